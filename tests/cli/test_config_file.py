@@ -84,6 +84,7 @@ def test_the_command_line_goes_before_the_file(run: Any) -> None:
         ("limit = \ngroup = 3", "is not TOML: .*line 1"),
         ("set = 3", r"expected a table \[set\]"),
         ("limit = {a = 1}", "expected a text or a number as limit"),
+        ("topic-pattern = 'o.*'\n" + WHOLE, "give either --topic, or --topic-pattern"),
         ("config = 'b.toml'", "has the key config, which is no option"),
     ],
 )

@@ -106,10 +106,9 @@ def run(spark: Any, tmp_path: Path) -> Callable[..., list[Any]]:
         progress: list[Any] = []
         config = PipelineConfig(
             bootstrap=feed.bootstrap,
-            topics=feed.topic,
             sql=sql,
             output=output or tmp_path / "table",
-            **{"group": feed.topic, "available_now": True, **more},
+            **{"topics": feed.topic, "group": feed.topic, "available_now": True, **more},
         )
         run_pipeline(config, progress.append, threading.Event(), session=spark)
         return progress

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -56,11 +57,19 @@ class FakeTopics:
         self.samples: list[TopicPartition] = []
         self.cut: dict[TopicPartition, int] = {}
 
+    def names(self) -> frozenset[str]:
+        return frozenset(partition.topic for partition in self.end)
+
     def partitions(self) -> list[TopicPartition]:
         return list(self.end)
 
     def described(self) -> dict[str, NotedTopic]:
-        return {"t": NotedTopic(topic_id=self.topic_id, partitions=len(self.end))}
+        return {
+            name: NotedTopic(
+                topic_id=self.topic_id, partitions=sum(p.topic == name for p in self.end)
+            )
+            for name in self.names()
+        }
 
     def beginnings(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         return {p: self.begin[p] for p in partitions}
@@ -177,8 +186,13 @@ class FakeGroup:
         self.name = name
         self.zombie_confirmed = zombie_confirmed
         self.commits: list[Mapping[TopicPartition, int]] = []
+        self.subscriptions: list[frozenset[str]] = []
 
     def join(self) -> None:
+        self.coordinator.join(self.name)
+
+    def subscribe(self, topics: Collection[str]) -> None:
+        self.subscriptions.append(frozenset(topics))
         self.coordinator.join(self.name)
 
     def touch(self) -> None:
@@ -322,6 +336,7 @@ class Application:
         drain_file: Path | None = None,
         fail_on_data_loss: bool = True,
         starting_offsets: str = "earliest",
+        pattern: str | None = None,
     ) -> None:
         self.world = world
         self.name = name
@@ -340,6 +355,7 @@ class Application:
                 options_of(name, starting_offsets),
                 drain_file=drain_file,
                 fail_on_data_loss=fail_on_data_loss,
+                pattern=None if pattern is None else re.compile(pattern),
             ),
             clock=lambda: world.clock,
             sleep=world.sleep,

@@ -76,7 +76,7 @@ def test_the_committed_offsets_of_the_group_equal_the_positions_of_the_ledger(
     run: Run, feed: MakeFeed, tmp_path: Path
 ) -> None:
     source = feed(3, numbered(30))
-    run(source, "SELECT value FROM records")
+    run(source, "SELECT value FROM records", topics="", pattern=f"{source.topic[:-1]}.")
     partitions = [TopicPartition(source.topic, n) for n in range(3)]
     with Admin(source.settings) as admin:
         committed = admin.committed(source.topic)

@@ -27,7 +27,11 @@ if TYPE_CHECKING:
 @click.command()
 @config_option
 @bootstrap_option
-@click.option("--topic", "topics", required=True, help="Topic to read; several with commas.")
+@click.option("--topic", "topics", help="Topic to read; several with commas.")
+@click.option(
+    "--topic-pattern", "pattern", metavar="REGEX",
+    help="Read all topics with a name that matches as a whole, also later ones.",
+)  # fmt: skip
 @click.option("--group", required=True, help="Consumer group that the applications share.")
 @click.option(
     "--sql", "sql_file", required=True, type=FILE,
@@ -86,7 +90,8 @@ if TYPE_CHECKING:
 def pipeline(
     *,
     bootstrap: str,
-    topics: str,
+    topics: str | None,
+    pattern: str | None,
     group: str,
     sql_file: Path,
     output: Path,
@@ -111,13 +116,16 @@ def pipeline(
     Each row keeps its topic, partition and offset. A column `dead_letter` that is not NULL sends
     a malformed record to the dead letters.
     """
+    if (topics is None) == (pattern is None):
+        raise ConfigError("give either --topic, or --topic-pattern for a regular expression")
     stop, drain = threading.Event(), threading.Event()
     _set_on_signals(stop, stop)
     from kohort.spark.pipeline import PipelineConfig  # noqa: PLC0415 - Spark is heavy
 
     config = PipelineConfig(
         bootstrap=bootstrap,
-        topics=topics,
+        topics=topics or "",
+        pattern=pattern,
         group=group,
         sql=_read_sql(sql_file),
         output=output,
@@ -155,7 +163,8 @@ def _run(
         nonlocal application
         application = name
         _set_on_signals(stop, drain if config.drain_s else stop)
-        note(f"{name}: reading {config.topics} in group {config.group}, writing {config.output}")
+        topics = config.pattern or config.topics
+        note(f"{name}: reading {topics} in group {config.group}, writing {config.output}")
 
     try:
         ending = run_pipeline(config, report, stop, started, drain=drain)

@@ -138,6 +138,15 @@ class Membership(Generic[R]):
             self._joined = True
             self._thread.handle(Subscribe(topics=self._topics))
 
+    def subscribe(self, topics: Iterable[str]) -> None:
+        """Replace the subscription; the member rejoins in the background if it has joined.
+
+        What it owns of other topics is taken away first.
+        """
+        self._topics = arguments.topics(topics)
+        if self._joined and not self._closed:
+            self._thread.handle(Subscribe(topics=self._topics))
+
     def touch(self) -> None:
         """Tell the membership that its owner is alive; needed every ``max.poll.interval.ms``."""
         if self._joined and not self._closed:

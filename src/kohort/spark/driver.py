@@ -55,6 +55,10 @@ class Group(Protocol):
         """Begin to join, in the background."""
         ...
 
+    def subscribe(self, topics: Collection[str]) -> None:
+        """Replace the subscription, in the background."""
+        ...
+
     def touch(self) -> None:
         """Restart the poll deadline."""
         ...
@@ -143,7 +147,13 @@ class SourceDriver:
         self._batch_limit = BatchLimit(budget_s=options.client.max_poll_interval_ms / 2_000)
         self._sizes = RecordSizes(options.limit_bytes, topics.record_bytes)
         self._pacing = Pacing(interval_s=options.batch_interval_s)
-        self._checks = TopicChecks(topics, ledger, fail_on_data_loss=options.fail_on_data_loss)
+        self._checks = TopicChecks(
+            topics,
+            ledger,
+            fail_on_data_loss=options.fail_on_data_loss,
+            pattern=options.pattern is not None,
+        )
+        self._names = topics.names()
 
     @property
     def held(self) -> frozenset[TopicPartition]:
@@ -304,6 +314,10 @@ class SourceDriver:
 
     def _look_around(self) -> None:
         """Release revoked partitions, forget lost ones, acquire new ones. No batch is running."""
+        names = self._topics.names()
+        if names != self._names:
+            self._names = names
+            self._group.subscribe(names)
         snapshot = self._group.snapshot()
         gone = [p for p in self._held if p not in snapshot.owned or p in snapshot.revoking]
         for partition in gone:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import re
+import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
@@ -29,8 +31,16 @@ _SAMPLE_MS: Final = 5_000
 class KafkaTopics:
     """The subscribed topics; see ``kohort.spark.driver.Topics``."""
 
-    def __init__(self, names: Sequence[str], settings: ClientSettings) -> None:
+    def __init__(
+        self,
+        names: Sequence[str],
+        settings: ClientSettings,
+        pattern: re.Pattern[str] | None = None,
+    ) -> None:
         self._names = tuple(names)
+        self._pattern = pattern
+        self._max_age_s = settings.metadata_max_age_ms / 1_000
+        self._look_at = 0.0
         self._servers = settings.bootstrap_servers
         self._admin = Admin(settings)
         self._fetcher: BatchFetcher | None = None
@@ -39,6 +49,25 @@ class KafkaTopics:
             request_timeout_ms=min(_SAMPLE_MS, settings.request_timeout_ms),
             default_api_timeout_ms=min(_SAMPLE_MS, settings.default_api_timeout_ms),
         )
+
+    def names(self) -> frozenset[str]:
+        """The subscribed topics; with a pattern they are at most ``metadata.max.age.ms`` old.
+
+        Raises:
+            ConfigError: no topic has ever matched the pattern.
+        """
+        if self._pattern is not None and time.monotonic() >= self._look_at:
+            existing = [name for name in sorted(self._admin.topics()) if name[:2] != "__"]
+            found = tuple(name for name in existing if self._pattern.fullmatch(name))
+            if not found and not self._names:
+                raise ConfigError(
+                    f"no topic on {self._servers} has a name that matches "
+                    f"{self._pattern.pattern!r} as a whole (existing topics: "
+                    f"{', '.join(existing[:10]) or 'none'})"
+                )
+            self._names = found or self._names
+            self._look_at = time.monotonic() + self._max_age_s
+        return frozenset(self._names)
 
     def partitions(self) -> list[TopicPartition]:
         """All partitions of the subscribed topics; raises as ``described``."""
@@ -55,12 +84,15 @@ class KafkaTopics:
             for name, topic in self._found().items()
         }
 
-    def _found(self) -> dict[str, TopicDescription]:
+    def _found(self, *, again: bool = True) -> dict[str, TopicDescription]:
         try:
-            return self._admin.topics(self._names)
+            return self._admin.topics(self.names())
         except RequestFailed as error:
             if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise
+            if self._pattern is not None and again:
+                self._look_at = 0.0  # a topic was deleted
+                return self._found(again=False)
             existing = ", ".join(sorted(self._admin.topics())[:10]) or "none"
             raise ConfigError(
                 f"{error.about} does not exist on {self._servers} (existing topics: {existing}); "

@@ -196,6 +196,10 @@ class SourceLedger(Protocol):
         """The noted leader epochs; partitions without one are missing."""
         ...
 
+    def noted_topics(self) -> dict[str, NotedTopic]:
+        """All noted topics, by name."""
+        ...
+
     def close(self) -> None:
         """Release all resources."""
         ...
@@ -267,10 +271,6 @@ class Ledger(SourceLedger, Protocol):
         """All noted queries, by name."""
         ...
 
-    def noted_topics(self) -> dict[str, NotedTopic]:
-        """All noted topics, by name."""
-        ...
-
 
 class UnfencedLedger:
     """The ledger of a query without a table: fence numbers only. At least once, not exactly once.
@@ -312,6 +312,10 @@ class UnfencedLedger:
     def note_topic(self, name: str, found: NotedTopic) -> NotedTopic:
         """Note a topic for the life of this process."""
         return self._topics.setdefault(name, found)
+
+    def noted_topics(self) -> dict[str, NotedTopic]:
+        """The topics that this process has noted."""
+        return dict(self._topics)
 
     def note_leaders(self, epochs: Mapping[TopicPartition, int]) -> None:
         """Do nothing."""

@@ -3,6 +3,7 @@
 In: Spark's mapping of option texts. Out: ``SourceOptions``. Must not know: the use of the options.
 
 The names are those of Spark's own Kafka source where that has the same option: ``subscribe``,
+``subscribePattern``,
 ``startingOffsets``, ``maxOffsetsPerTrigger``, ``includeHeaders``, ``failOnDataLoss``,
 ``kafka.bootstrap.servers`` and any other ``kafka.*`` setting of the client. ``maxBytesPerTrigger``
 is that of Spark's source of files. Case is ignored.
@@ -39,9 +40,9 @@ LOST: Final = (
 """The end of an error message about a log without the records before the position."""
 
 _KNOWN: Final = {
-    "bootstrap", "subscribe", "group.id", "startingoffsets", "maxoffsetspertrigger",
-    "maxbytespertrigger", "includeheaders", "failondataloss", "ledger", "application",
-    "readtasks", "idlewaitms", "drainfile", "batchintervalms",
+    "bootstrap", "subscribe", "subscribepattern", "group.id", "startingoffsets",
+    "maxoffsetspertrigger", "maxbytespertrigger", "includeheaders", "failondataloss", "ledger",
+    "application", "readtasks", "idlewaitms", "drainfile", "batchintervalms",
 }  # fmt: skip
 _APPLICATION: Final = re.compile(r"[0-9a-f]{32}")
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
@@ -52,7 +53,8 @@ class SourceOptions:
     """The checked options of one query.
 
     Attributes:
-        topics: the subscribed topics, each once.
+        topics: the subscribed topics, each once; empty with a pattern.
+        pattern: matches the whole names of the subscribed topics; None for ``topics``.
         client: settings of membership, admin and fetching; ``auto_offset_reset`` comes from
             ``startingOffsets``.
         ledger: directory of the exactly-once table; None makes the query at-least-once.
@@ -72,6 +74,7 @@ class SourceOptions:
     """
 
     topics: tuple[str, ...]
+    pattern: re.Pattern[str] | None
     client: ClientSettings
     ledger: Path | None
     drain_file: Path | None
@@ -119,7 +122,8 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
             "copies, so partitions would only move later"
         )
     return SourceOptions(
-        topics=_topics(options),
+        topics=() if "subscribepattern" in options else _topics(options),
+        pattern=_pattern(options),
         client=client,
         ledger=_path(options, "ledger"),
         drain_file=_path(options, "drainfile"),
@@ -143,6 +147,20 @@ def _application(options: Mapping[str, str]) -> str:
             "UUID, new for each start: leave the option out"
         )
     return given
+
+
+def _pattern(options: Mapping[str, str]) -> re.Pattern[str] | None:
+    text = options.get("subscribepattern")
+    if text is None:
+        return None
+    if "subscribe" in options:
+        raise ConfigError("give one of the options subscribe and subscribePattern, not both")
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise ConfigError(
+            f"option subscribePattern is {text!r}, expected a regular expression: {error}"
+        ) from error
 
 
 def _topics(options: Mapping[str, str]) -> tuple[str, ...]:

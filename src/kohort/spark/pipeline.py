@@ -62,6 +62,7 @@ class PipelineConfig:
     Attributes:
         bootstrap: brokers as ``host:port``, separated by commas.
         topics: the topics to read, separated by commas.
+        pattern: a regular expression for whole names of topics, in place of ``topics``.
         group: the group that all applications of this pipeline share.
         sql: text of the row-wise query over the view ``records``.
         table: ``parquet`` or ``delta``; None for the kind of the existing table, and for Parquet
@@ -84,7 +85,8 @@ class PipelineConfig:
     """
 
     bootstrap: str
-    topics: str
+    topics: str = ""
+    pattern: str | None = None
     group: str
     sql: str
     output: Path
@@ -305,7 +307,11 @@ def _source_options(config: PipelineConfig, checkpoint: Path) -> dict[str, str]:
         **{f"kafka.{name}": value for name, value in kafka.items()},
         "kafka.bootstrap.servers": config.bootstrap,
         "kafka.group.id": config.group,
-        "subscribe": config.topics,
+        **(
+            {"subscribe": config.topics}
+            if config.pattern is None
+            else {"subscribePattern": config.pattern}
+        ),
         "startingOffsets": config.starting_offsets,
         "maxOffsetsPerTrigger": str(config.limit),
         "maxBytesPerTrigger": str(config.limit_bytes),
@@ -316,7 +322,7 @@ def _source_options(config: PipelineConfig, checkpoint: Path) -> dict[str, str]:
 
 
 def _check_topics(options: SourceOptions) -> None:
-    with closing(KafkaTopics(options.topics, options.client)) as topics:
+    with closing(KafkaTopics(options.topics, options.client, options.pattern)) as topics:
         topics.partitions()
 
 

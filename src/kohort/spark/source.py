@@ -147,10 +147,10 @@ class KohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def make_driver(options: SourceOptions) -> SourceDriver:
-    """The driver of one query; it has sent nothing and joined no group yet.
+    """The driver of one query; it has joined no group yet.
 
     Raises:
-        ConfigError: a setting is wrong, or the ledger belongs to another group.
+        ConfigError: a setting is wrong, the ledger belongs to another group, or no topic matches.
     """
     # Executors do not need these modules.
     from kohort.client.membership import GroupMembership  # noqa: PLC0415
@@ -159,12 +159,13 @@ def make_driver(options: SourceOptions) -> SourceDriver:
     from kohort.spark.ledger import NONCE_BITS, UnfencedLedger  # noqa: PLC0415
     from kohort.spark.table import open_ledger  # noqa: PLC0415
 
+    topics = KafkaTopics(options.topics, options.client, options.pattern)
     return SourceDriver(
-        GroupMembership(options.topics, options.client),
+        GroupMembership(topics.names(), options.client),
         UnfencedLedger(secrets.randbits(NONCE_BITS))
         if options.ledger is None
         else open_ledger(options.ledger, options.client.group_id),
-        KafkaTopics(options.topics, options.client),
+        topics,
         options,
         clock=time.monotonic,
         sleep=time.sleep,

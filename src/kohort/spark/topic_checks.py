@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from typing import Final, Protocol
 
 from kohort.model.errors import ConfigError
@@ -27,6 +28,10 @@ MADE_AGAIN: Final = (
 
 class Topics(Protocol):
     """The subscribed topics and their offsets on the brokers."""
+
+    def names(self) -> frozenset[str]:
+        """The subscribed topics; others later if a pattern chooses them."""
+        ...
 
     def partitions(self) -> list[TopicPartition]:
         """All partitions of the subscribed topics; ConfigError for an unknown topic."""
@@ -64,12 +69,21 @@ class TopicChecks:
         topics: the topics on the brokers.
         ledger: notes each topic when the table sees it first.
         fail_on_data_loss: whether lost records are an error; else they are told in the log.
+        pattern: whether a pattern chooses the topics, so that others may come later.
     """
 
-    def __init__(self, topics: Topics, ledger: SourceLedger, *, fail_on_data_loss: bool) -> None:
+    def __init__(
+        self,
+        topics: Topics,
+        ledger: SourceLedger,
+        *,
+        fail_on_data_loss: bool,
+        pattern: bool = False,
+    ) -> None:
         self._topics = topics
         self._ledger = ledger
         self._fail = fail_on_data_loss
+        self._pattern = pattern
         self._noted: dict[str, NotedTopic] = {}
         self._leaders: dict[TopicPartition, int] = {}
         """The latest leader epoch that a record before the position can have."""
@@ -85,10 +99,15 @@ class TopicChecks:
         Raises:
             ConfigError: a topic was made again.
         """
-        for name, found in self._topics.described().items():
+        described = self._topics.described()
+        before = self._noted or self._ledger.noted_topics()
+        later = self._pattern and bool(before)
+        for name, found in described.items():
             noted = self._noted.get(name)
             if noted is None:
-                noted = self._noted[name] = self._ledger.note_topic(name, found)
+                # A topic that began to match later is read from its beginning.
+                first = replace(found, partitions=0) if later and name not in before else found
+                noted = self._noted[name] = self._ledger.note_topic(name, first)
             if found.topic_id and noted.topic_id not in (None, found.topic_id):
                 raise ConfigError(
                     f"expected topic {name} with the id {noted.topic_id}, it has the id "

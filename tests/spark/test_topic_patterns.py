@@ -1,0 +1,150 @@
+"""Pipelines that read all topics with matching names, also those that are made later."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from tests.client.stage import until
+from tests.spark.conftest import Feed
+from tests.spark.fake_engine import Application, Checkpoint, FakeTopics, World
+
+from kohort.client.admin import Admin
+from kohort.client.membership import GroupMembership
+from kohort.model.errors import ConfigError
+from kohort.model.ids import TopicPartition
+from kohort.spark.kafka_topics import KafkaTopics
+from kohort.spark.options import parse_options
+
+A, B, LATER = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("t2", 0)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    with World(tmp_path, FakeTopics(2)) as world:
+        world.topics.end.update({A: 20, B: 20})
+        yield world
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_topic_that_begins_to_match_later_is_read_from_its_beginning(
+    world: World, restarted: bool
+) -> None:
+    """With ``startingOffsets=latest``, also if it was made while no application ran."""
+    world.coordinator.offsets.update({A: 0, B: 0})
+    app = Application(world, "a", Checkpoint(), starting_offsets="latest", pattern="t.*")
+    steps = app.run()
+    while world.table() != world.expected():
+        next(steps)
+    if restarted:
+        app.kill()
+        world.coordinator.expire("a")
+        app = Application(world, "b", Checkpoint(), starting_offsets="latest", pattern="t.*")
+        steps = app.run()
+    world.topics.end[LATER] = 15
+    world.topics.begin[LATER] = 0
+    if restarted:
+        app.driver._names = world.topics.names()
+    while world.table() != world.expected():
+        next(steps)
+    assert app.group.subscriptions == ([] if restarted else [{"t", "t2"}])
+    assert world.open_ledger().noted_topics()["t2"].partitions == 0
+
+
+def test_a_list_of_topics_stays_the_list_that_it_is(world: World) -> None:
+    app = Application(world, "a", Checkpoint())
+    steps = app.run()
+    while world.table() != world.expected():
+        next(steps)
+    assert app.group.subscriptions == []
+    assert world.open_ledger().noted_topics()["t"].partitions == 2
+
+
+def test_names_that_match_are_found_again_and_a_deleted_one_is_left_out(
+    feed: Callable[..., Feed],
+) -> None:
+    first, second = feed(1), feed(2)
+    options = parse_options(
+        {
+            "bootstrap": first.bootstrap,
+            "group.id": "g",
+            "subscribePattern": f"{first.topic}|{second.topic}|{first.topic}-later",
+            "kafka.metadata.max.age.ms": "1",
+        }
+    )
+    with (
+        Admin(first.settings) as admin,
+        closing(KafkaTopics(options.topics, options.client, options.pattern)) as topics,
+    ):
+        assert topics.names() == {first.topic, second.topic}
+        assert len(topics.partitions()) == 3
+        admin.create_topic(f"{first.topic}-later", 1)
+        until(lambda: len(topics.names()) == 3, "the new topic")
+        admin.delete_topics([second.topic])
+        until(lambda: len(topics.names()) == 2, "the end of the deleted topic")
+        admin.delete_topics([first.topic, f"{first.topic}-later"])
+        with pytest.raises(ConfigError, match="does not exist"):
+            until(lambda: not topics.partitions(), "an error")
+
+
+def test_between_two_looks_a_deleted_topic_is_noticed_by_its_absence(
+    feed: Callable[..., Feed],
+) -> None:
+    first, second = feed(1), feed(2)
+    options = parse_options(
+        {
+            "bootstrap": first.bootstrap,
+            "group.id": "g",
+            "subscribePattern": f"{first.topic}|{second.topic}",
+        }
+    )
+    with (
+        Admin(first.settings) as admin,
+        closing(KafkaTopics(options.topics, options.client, options.pattern)) as topics,
+    ):
+        assert topics.described().keys() == {first.topic, second.topic}
+        admin.delete_topics([second.topic])
+        until(lambda: topics.described().keys() == {first.topic}, "one topic")
+
+
+def test_a_pattern_without_a_topic_is_an_error(feed: Callable[..., Feed]) -> None:
+    source = feed(1)
+    options = parse_options(
+        {"bootstrap": source.bootstrap, "group.id": "g", "subscribePattern": source.topic[:-1]}
+    )
+    with (
+        closing(KafkaTopics(options.topics, options.client, options.pattern)) as topics,
+        pytest.raises(ConfigError, match=r"matches .* as a whole .existing topics: "),
+    ):
+        topics.names()
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"subscribePattern": "("}, "expected a regular expression"),
+        ({"subscribePattern": "t", "subscribe": "t"}, "not both"),
+        ({}, "needs the option subscribe"),
+    ],
+)
+def test_a_wrong_subscription_is_an_error(more: dict[str, str], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        parse_options({"bootstrap": "h:1", "group.id": "g", **more})
+
+
+def test_a_membership_changes_its_subscription(feed: Callable[..., Feed]) -> None:
+    first, second = feed(1), feed(2)
+    settings = dataclasses.replace(first.settings, group_id=first.topic)
+    member = GroupMembership([first.topic], settings)
+    member.subscribe([second.topic])
+    with member:
+        until(lambda: {p.topic for p in member.snapshot().owned} == {second.topic}, "the second")
+        member.subscribe([first.topic, second.topic])
+        until(lambda: len(member.snapshot().owned) == 3, "both")
+        member.subscribe([first.topic])
+        until(lambda: len(member.snapshot().revoking) == 2, "what is not wanted any more")
+        member.release(member.snapshot().revoking)
+        until(lambda: {p.topic for p in member.snapshot().owned} == {first.topic}, "the first")
