@@ -145,6 +145,6 @@ def test_a_membership_changes_its_subscription(feed: Callable[..., Feed]) -> Non
         member.subscribe([first.topic, second.topic])
         until(lambda: len(member.snapshot().owned) == 3, "both")
         member.subscribe([first.topic])
-        until(lambda: len(member.snapshot().revoking) == 2, "what is not wanted any more")
+        until(lambda: len(member.snapshot().revoking) == 2, "the revocation of the second topic")
         member.release(member.snapshot().revoking)
         until(lambda: {p.topic for p in member.snapshot().owned} == {first.topic}, "the first")
