@@ -122,7 +122,7 @@ def test_a_cancelled_change_to_columns_closes_librdkafkas_consumer(
                 lambda: consumer._blocking.submit(busy.wait, 30),
             )
             change = asyncio.create_task(consumer.poll_arrow(20))
-            await soon(lambda: consumer._inner.has_columns, "the change")
+            await soon(lambda: consumer._inner._columns, "the change")
             change.cancel()
             await asyncio.wait([change])
             busy.set()

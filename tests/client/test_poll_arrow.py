@@ -81,20 +81,37 @@ def test_the_first_call_goes_on_where_poll_stands(broker: EmbeddedBroker) -> Non
         assert sorted(first + rows) == EVERYTHING
 
 
-def test_after_columns_records_are_refused(broker: EmbeddedBroker) -> None:
+@pytest.mark.parametrize("way", ["poll", "consume", "iteration", "batches"])
+def test_records_follow_columns_and_columns_follow_records(
+    broker: EmbeddedBroker, way: str
+) -> None:
+    """Positions and pauses stay with each change; nothing is lost, and nothing comes twice."""
+    seen: list[tuple[int, int]] = []
     with make(broker) as consumer:
         consumer.subscribe(["t"])
-        rows_by_arrow(consumer, 1, 1)
-        calls: list[Any] = [
-            lambda: consumer.poll(0),
-            lambda: consumer.consume(1, 0),
-            lambda: next(iter(consumer)),
-            lambda: next(iter(consumer.batches())),
-        ]
-        for call in calls:
-            with pytest.raises(WrongUse, match="poll_arrow"):
-                call()
-        assert rows_by_arrow(consumer, 199)
+        for _ in range(2):
+            seen += places(rows_by_arrow(consumer, 20, 7))
+            consumer.pause([TP1])
+            records: list[Any] = []
+            while len(records) < 10:
+                match way:
+                    case "poll":
+                        records.append(consumer.poll(5))
+                    case "consume":
+                        records += consumer.consume(10 - len(records), 5)
+                    case "iteration":
+                        records.append(next(iter(consumer)))
+                    case _:
+                        records += next(iter(consumer.batches(10 - len(records), 0.1)))
+            assert {record.partition() for record in records} == {0}
+            assert consumer.paused() == {TP1}
+            consumer.resume([TP1])
+            seen += [(record.partition(), record.offset()) for record in records]
+        seen += places(rows_by_arrow(consumer, 200 - len(seen)))
+        assert consumer.poll(0.2) is None
+    assert sorted(seen) == EVERYTHING
+    assert len(seen) == 200
+    assert committed(broker) == {TP0: 100, TP1: 100}
 
 
 @pytest.mark.parametrize("offset", [0, 57, 99])
@@ -336,9 +353,11 @@ def test_asyncio_reads_columns_and_a_cancelled_poll_loses_nothing(broker: Embedd
             batch = await consumer.poll_arrow(20)
             assert columns.rows_of(batch)[0][4] == b"new"
             assert await consumer.poll_arrow(0.01) is None
-            with pytest.raises(WrongUse, match="poll_arrow"):
-                await consumer.poll()
+            write(broker, (0, b"as a record"))
+            again = await consumer.poll(20)
+            assert again is not None
+            assert again.value() == b"as a record"
 
     play(piece)
     assert places(sorted(row[:3] for row in rows)) == EVERYTHING
-    assert committed(broker) == {TP0: 100, TP1: 101}
+    assert committed(broker) == {TP0: 101, TP1: 101}

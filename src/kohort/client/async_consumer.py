@@ -229,13 +229,6 @@ class AsyncConsumer(AsyncPositions, Generic[K, V]):
         arguments.whole(max_records, "max_records", arguments.MAX_INT32, 1)
         wait = arguments.seconds(timeout)
         with _Polling(self):
-            if not self._inner.has_columns:
-                self._check_open()
-                # This takes long, and comes behind questions of librdkafka. Shielded: a cancelled
-                # call must not leave librdkafka's consumer open.
-                await asyncio.shield(self._aside(import_columns))
-                before = self._inner.change_to_columns(self._unwatch)
-                await asyncio.shield(self._aside(before.close))
             if not await self._fill(max_records, wait, columns=True):
                 return None
             return self._inner.hand_out_columns(max_records)
@@ -277,7 +270,8 @@ class AsyncConsumer(AsyncPositions, Generic[K, V]):
     async def _fill(self, limit: int, timeout: float, *, columns: bool = False) -> bool:
         """Wait until there are records that may be handed out; False if time is over."""
         clock, loop = asyncio.get_running_loop(), self._loop
-        loop.check_kind(columns=columns)
+        if loop.fetches_otherwise(columns=columns):
+            await self._change_fetcher()
         deadline = clock.time() + timeout
         while True:
             await self._look()
@@ -290,6 +284,18 @@ class AsyncConsumer(AsyncPositions, Generic[K, V]):
                 return False
             await self._pause(left)
             loop.meter.goes_on = True
+
+    async def _change_fetcher(self) -> None:
+        """Change between records and columns.
+
+        Shielded: a cancelled call must not leave the old fetcher open.
+        """
+        self._check_open()
+        # Imports take long. They come behind questions of librdkafka, whose consumer is closed.
+        await asyncio.shield(self._aside(import_columns))
+        await self._look()  # behind a listener that a cancelled call left at work
+        old = self._inner.change_fetcher(self._unwatch)
+        await asyncio.shield(self._aside(old.close))
 
     async def _gather(self, limit: int, wait: float) -> bool:
         """Go on filling the buffer; False if a rebalance took its partitions away."""

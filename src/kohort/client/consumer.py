@@ -111,6 +111,7 @@ class Consumer(ConsumerMembership, Generic[K, V]):
         self._columns: ColumnFetcher | None = None
         self._pattern: TopicPattern | None = None
         self._loop.on_look = self._look_for_topics
+        self._loop.on_change = lambda: self._change_fetcher().close()
         self._leaving = Token(0)
         """The number of attempts to leave the group."""
         self._listener: RebalanceListener = RebalanceListener()
@@ -305,10 +306,11 @@ class Consumer(ConsumerMembership, Generic[K, V]):
         producer's time, 1: the broker's) and ``headers`` (list of key and value; null without
         headers). Rows of one partition are in order of offsets. Deserializers do not apply.
 
-        The first call moves this consumer from librdkafka to kohort's own range reader; positions
-        and pauses stay. After it, ``poll``, ``consume``, ``batches`` and iteration raise WrongUse.
-        Rebalances, seeks, pauses and commits are as with ``poll``: a commit covers the rows that
-        were handed out. Needs the extra ``arrow``.
+        The first call moves this consumer from librdkafka to kohort's own range reader, and a later
+        ``poll``, ``consume``, ``batches`` or iteration moves it back; positions and pauses stay.
+        Each move opens new connections and fetches again what was not handed out: do not take
+        turns. Rebalances, seeks, pauses and commits are as with ``poll``: a commit covers the rows
+        that were handed out. Needs the extra ``arrow``.
 
         Args:
             timeout: longest wait for the first record, in seconds.
@@ -322,22 +324,27 @@ class Consumer(ConsumerMembership, Generic[K, V]):
         arguments.whole(max_records, "max_records", arguments.MAX_INT32, 1)
         wait = arguments.seconds(timeout)
         with self._alone():
-            if self._columns is None:
-                self._change_to_columns().close()
             if not self._loop.fill(max_records, wait, columns=True):
                 return None
             assert self._columns is not None
             return self._hand_out(self._columns, max_records)
 
-    def _change_to_columns(self, before: Callable[[], None] = lambda: None) -> RecordFetcher:
-        """Read columns from now on; returns the fetcher of records, which has to be closed."""
+    def _change_fetcher(
+        self, before: Callable[[], None] = lambda: None
+    ) -> RecordFetcher | ColumnFetcher:
+        """Change between records and columns; returns the old fetcher, which has to be closed."""
         self._loop.check_outside_callback()
         self._loop.check_member()
-        columns = column_fetcher(self._settings)
+        old = self._fetcher if self._columns is None else self._columns
+        new: RecordFetcher | ColumnFetcher
+        if self._columns is None:
+            new = self._columns = column_fetcher(self._settings)
+        else:
+            new = self._fetcher = self._make_fetcher(self._settings)
+            self._columns = None
         before()
-        self._columns = columns
-        self._loop.read_with(columns)
-        return self._fetcher
+        self._loop.read_with(new)
+        return old
 
     def _hand_out(self, columns: ColumnFetcher, most: int) -> pa.RecordBatch:
         batch = columns.hand_out(most)

@@ -91,6 +91,8 @@ class PollLoop:
         """The assigned partitions by the callbacks so far. Another thread may read this."""
         self.on_look: Callable[[], object] = lambda: None
         """Called with each look, before the work of the group."""
+        self.on_change: Callable[[], object] = lambda: None
+        """Called to change between records and columns."""
         self.subscribed = False
         """Whether the application is subscribed."""
         self.buffer: deque[Record[Any, Any]] = deque()
@@ -126,12 +128,13 @@ class PollLoop:
 
     # -- records ----------------------------------------------------------------------------------
 
-    def read_with(self, fetcher: ColumnFetcher) -> None:
-        """Fetch columns from now on; each partition goes on where it stands."""
+    def read_with(self, fetcher: RecordFetcher | ColumnFetcher) -> None:
+        """Fetch with this one from now on; each partition goes on where it stands."""
         before = self._fetcher
         starts, paused = self.positions(before.partitions), before.paused
         self.unbuffer(starts)
-        self._fetcher = self._columns = fetcher
+        self._fetcher = fetcher
+        self._columns = None if isinstance(fetcher, RecordFetcher) else fetcher
         fetcher.add(starts)
         fetcher.pause(paused)
 
@@ -139,13 +142,9 @@ class PollLoop:
         """Whether there are records to hand out."""
         return bool(self.buffer) or (self._columns is not None and self._columns.prepared)
 
-    def check_kind(self, *, columns: bool) -> None:
-        """Raise WrongUse for a poll of records after a poll of columns."""
-        if self._columns is not None and not columns:
-            raise WrongUse(
-                "this consumer reads columns since its first poll_arrow(): go on with it, or make "
-                "another consumer for records"
-            )
+    def fetches_otherwise(self, *, columns: bool) -> bool:
+        """Whether columns are fetched where records are wanted, or the other way round."""
+        return (self._columns is not None) != columns and not self._closed
 
     def fill(self, limit: int, timeout: float, *, columns: bool = False) -> bool:
         """Wait until there are records to hand out; look after the group meanwhile.
@@ -153,7 +152,8 @@ class PollLoop:
         Returns:
             False: none came within ``timeout`` seconds, or the membership is not sure.
         """
-        self.check_kind(columns=columns)
+        if self.fetches_otherwise(columns=columns):
+            self.on_change()
         deadline = time.monotonic() + arguments.seconds(timeout)
         while True:
             self.look()

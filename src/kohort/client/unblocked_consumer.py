@@ -30,7 +30,7 @@ from kohort.model.ids import TopicPartition
 if TYPE_CHECKING:
     import pyarrow as pa  # of the extra arrow
 
-    from kohort.client.column_fetcher import ColumnEvent
+    from kohort.client.column_fetcher import ColumnEvent, ColumnFetcher
 
 
 class Outer(Protocol):
@@ -94,19 +94,14 @@ class UnblockedConsumer(Consumer[K, V]):
         records = [buffer.popleft() for _ in range(min(most, len(buffer)))]
         return self._finisher.all(records) if self._finisher else records
 
-    @property
-    def has_columns(self) -> bool:
-        """Whether records come as columns."""
-        return self._columns is not None
-
-    def change_to_columns(self, before: Callable[[], None]) -> RecordFetcher:
-        """Read columns from now on; ``before`` is called when that is sure.
+    def change_fetcher(self, before: Callable[[], None]) -> RecordFetcher | ColumnFetcher:
+        """Change between records and columns; ``before`` is called when that is sure.
 
         Returns:
             The fetcher that has to be closed.
         """
         with self._alone():
-            return self._change_to_columns(before)
+            return self._change_fetcher(before)
 
     def hand_out_columns(self, most: int) -> pa.RecordBatch:
         """Hand out rows; there must be some."""
