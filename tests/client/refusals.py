@@ -5,15 +5,16 @@ In: the address of a broker with the default for the longest session timeout. Ou
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
 import uuid
-from typing import Any
+from typing import Any, Self, TypeAlias
 
 import pytest
 from tests.client.stage import QUICK, topic
 
-from kohort import Consumer
+from kohort import AsyncConsumer, Consumer
 from kohort.client.errors import BrokerUnreachable, Fenced, RequestFailed
 from kohort.model.errors import ConfigError, ErrorCode
 from kohort.testing.ports import free_ports
@@ -21,7 +22,45 @@ from kohort.testing.ports import free_ports
 PATIENCE_S = 20.0
 
 
-def poll(*consumers: Consumer) -> None:
+class OfAsync:
+    """An `AsyncConsumer` with the calls of `Consumer` that the scenes need.
+
+    Its event loop runs inside the calls.
+    """
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self._consumer = AsyncConsumer(settings)
+        self._runner = asyncio.Runner()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_raised: object) -> None:
+        self._runner.run(self._consumer.close())
+        self._runner.close()
+
+    def subscribe(self, topics: list[str]) -> None:
+        """As `Consumer.subscribe`."""
+
+        async def call() -> None:
+            self._consumer.subscribe(topics)
+
+        self._runner.run(call())
+
+    def poll(self, timeout: float) -> object:
+        """As `Consumer.poll`."""
+        return self._runner.run(self._consumer.poll(timeout))
+
+    def assignment(self) -> object:
+        """As `Consumer.assignment`."""
+        return self._consumer.assignment()
+
+
+Reader: TypeAlias = Consumer | OfAsync
+Kind: TypeAlias = type[Consumer] | type[OfAsync]
+
+
+def poll(*consumers: Reader) -> None:
     """Poll in turn, for long."""
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
@@ -29,48 +68,48 @@ def poll(*consumers: Consumer) -> None:
             consumer.poll(0.05)
 
 
-def told_by(topics: list[str], settings: dict[str, Any]) -> RequestFailed:
+def told_by(kind: Kind, topics: list[str], settings: dict[str, Any]) -> RequestFailed:
     """The exception of a consumer that polls."""
-    with Consumer(settings) as consumer:
+    with kind(settings) as consumer:
         consumer.subscribe(topics)
         with pytest.raises(RequestFailed) as caught:
             poll(consumer)
     return caught.value
 
 
-def an_unreachable_broker_is_told_and_tried_again() -> None:
+def an_unreachable_broker_is_told_and_tried_again(kind: Kind = Consumer) -> None:
     """Nobody listens there; ``poll`` raises each time when a request has timed out."""
     address = f"127.0.0.1:{free_ports(1)[0]}"
     settings = {"bootstrap.servers": address, "group.id": "g", "request.timeout.ms": 500}
     expected = f"expected a Kafka broker at {address}, got: connection refused; check the address"
-    with Consumer(settings) as consumer:
+    with kind(settings) as consumer:
         consumer.subscribe(["t"])
         for _ in range(2):
             with pytest.raises(BrokerUnreachable, match=re.escape(expected)):
                 poll(consumer)
 
 
-def refusals_of_the_coordinator_are_told(bootstrap: str) -> None:
+def refusals_of_the_coordinator_are_told(bootstrap: str, kind: Kind = Consumer) -> None:
     given = {**QUICK, "bootstrap.servers": bootstrap, "group.id": uuid.uuid4().hex}
     with pytest.raises(ConfigError, match=r"group\.id is empty; leave it out to consume without"):
-        Consumer(given | {"group.id": ""})
+        kind(given | {"group.id": ""})
     with topic(bootstrap, 1) as name:
-        error = told_by([name], given | {"session.timeout.ms": 1_800_001})
+        error = told_by(kind, [name], given | {"session.timeout.ms": 1_800_001})
         assert error.code is ErrorCode.INVALID_SESSION_TIMEOUT
         assert "outside the broker's group.min.session.timeout.ms" in str(error)
-        with Consumer(given | {"partition.assignment.strategy": "range"}) as first:
+        with kind(given | {"partition.assignment.strategy": "range"}) as first:
             first.subscribe([name])
             while not first.assignment():
                 first.poll(0.1)
-            error = told_by([name], given | {"partition.assignment.strategy": "roundrobin"})
+            error = told_by(kind, [name], given | {"partition.assignment.strategy": "roundrobin"})
             assert error.code is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
             assert "offer both names in the first one" in str(error)
 
 
-def a_fenced_member_is_told(bootstrap: str) -> None:
+def a_fenced_member_is_told(bootstrap: str, kind: Kind = Consumer) -> None:
     given = {**QUICK, "bootstrap.servers": bootstrap, "group.id": uuid.uuid4().hex}
     given |= {"group.instance.id": "i"}
-    with topic(bootstrap, 1) as name, Consumer(given) as first, Consumer(given) as second:
+    with topic(bootstrap, 1) as name, kind(given) as first, kind(given) as second:
         first.subscribe([name])
         while not first.assignment():
             first.poll(0.1)
@@ -80,12 +119,12 @@ def a_fenced_member_is_told(bootstrap: str) -> None:
 
 
 def an_unknown_topic_is_told_and_read_once_it_exists(
-    bootstrap: str, caplog: pytest.LogCaptureFixture
+    bootstrap: str, caplog: pytest.LogCaptureFixture, kind: Kind = Consumer
 ) -> None:
     """No exception: the topic may be made later. The log says how to make it."""
     given = {**QUICK, "bootstrap.servers": bootstrap, "group.id": uuid.uuid4().hex}
     name = f"later-{uuid.uuid4().hex[:8]}"
-    with Consumer(given) as consumer:
+    with kind(given) as consumer:
         consumer.subscribe([name])
         deadline = time.monotonic() + PATIENCE_S
         while f"topic {name} does not exist" not in caplog.text:

@@ -19,15 +19,19 @@ from kohort import AsyncConsumer, Consumer
 from kohort.broker.embedded import EmbeddedBroker
 from kohort.client.errors import NoOffset, RequestTimedOut, WrongUse
 from kohort.client.listeners import RebalanceListener
+from kohort.client.records import Deserializer
 from kohort.model.ids import TopicPartition
 
 EVERYTHING = Counter({(p, n): 1 for p in (0, 1) for n in range(100)})
 
 
-def make_async(broker: EmbeddedBroker, **more: object) -> AsyncConsumer:
+def make_async(
+    broker: EmbeddedBroker, deserializer: Deserializer[Any] | None = None, **more: object
+) -> AsyncConsumer[Any, Any]:
     given = {**QUICK, "bootstrap.servers": broker.bootstrap_servers, "group.id": "g"}
     return AsyncConsumer(
-        {**given, **{name.replace("_", "."): value for name, value in more.items()}}
+        {**given, **{name.replace("_", "."): value for name, value in more.items()}},
+        value_deserializer=deserializer,
     )
 
 

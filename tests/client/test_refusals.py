@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.client import refusals
 
+from kohort import Consumer
 from kohort.broker.embedded import EmbeddedBroker
 
 
@@ -14,17 +15,25 @@ def bootstrap() -> object:
         yield broker.bootstrap_servers
 
 
-def test_an_unreachable_broker_is_told_and_tried_again() -> None:
-    refusals.an_unreachable_broker_is_told_and_tried_again()
+@pytest.fixture(params=[Consumer, refusals.OfAsync], ids=["Consumer", "AsyncConsumer"])
+def kind(request: pytest.FixtureRequest) -> refusals.Kind:
+    found: refusals.Kind = request.param
+    return found
 
 
-def test_refusals_of_the_coordinator_are_told(bootstrap: str) -> None:
-    refusals.refusals_of_the_coordinator_are_told(bootstrap)
+def test_an_unreachable_broker_is_told_and_tried_again(kind: refusals.Kind) -> None:
+    refusals.an_unreachable_broker_is_told_and_tried_again(kind)
 
 
-def test_a_fenced_member_is_told(bootstrap: str) -> None:
-    refusals.a_fenced_member_is_told(bootstrap)
+def test_refusals_of_the_coordinator_are_told(bootstrap: str, kind: refusals.Kind) -> None:
+    refusals.refusals_of_the_coordinator_are_told(bootstrap, kind)
 
 
-def test_an_unknown_topic_is_told(bootstrap: str, caplog: pytest.LogCaptureFixture) -> None:
-    refusals.an_unknown_topic_is_told_and_read_once_it_exists(bootstrap, caplog)
+def test_a_fenced_member_is_told(bootstrap: str, kind: refusals.Kind) -> None:
+    refusals.a_fenced_member_is_told(bootstrap, kind)
+
+
+def test_an_unknown_topic_is_told(
+    bootstrap: str, caplog: pytest.LogCaptureFixture, kind: refusals.Kind
+) -> None:
+    refusals.an_unknown_topic_is_told_and_read_once_it_exists(bootstrap, caplog, kind)

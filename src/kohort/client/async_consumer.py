@@ -25,6 +25,7 @@ from kohort.client.column_polling import MOST_ROWS, import_columns
 from kohort.client.config import ClientSettings, Settings
 from kohort.client.consumer import CLOSE_S
 from kohort.client.errors import WrongUse
+from kohort.client.forking import FORKED
 from kohort.client.listeners import PartitionsCallback, RebalanceListener
 from kohort.client.poll_loop import PollLoop
 from kohort.client.record_event import RecordEvent
@@ -92,6 +93,8 @@ class AsyncConsumer(AsyncPositions, Generic[K, V]):
         self._loop: PollLoop = self._inner._loop
         self._driver: AsyncDriver[ConsumerCore] = self._inner._driver
         self._due = self._driver.driver.due
+        self._home: asyncio.AbstractEventLoop | None = None
+        """The event loop of the first call; all others have to come there."""
         self._polled = False
         """Whether a task polls at present."""
         self._work = WorkInTurn(self._pause)
@@ -203,8 +206,8 @@ class AsyncConsumer(AsyncPositions, Generic[K, V]):
         Raises:
             WrongUse: another task polls; else as `Consumer.poll`.
         """
-        loop = self._loop
-        if not self._polled and self._has_more() and loop.sure:
+        loop, home = self._loop, self._home is asyncio.get_running_loop()
+        if home and not self._polled and self._has_more() and loop.sure:
             return self._inner.finish_one()
         most = self._inner.max_poll_records
         records = await self._take(1, most, arguments.seconds(timeout))
@@ -291,7 +294,7 @@ class AsyncConsumer(AsyncPositions, Generic[K, V]):
         Shielded: a cancelled call must not leave the old fetcher open.
         """
         self._check_open()
-        # Imports take long. They come behind questions of librdkafka, whose consumer is closed.
+        # Imports take long. The thread does them after questions of librdkafka.
         await asyncio.shield(self._aside(import_columns))
         await self._look()  # behind a listener that a cancelled call left at work
         old = self._inner.change_fetcher(self._unwatch)
@@ -342,6 +345,7 @@ class AsyncConsumer(AsyncPositions, Generic[K, V]):
     async def close(self, timeout: float = CLOSE_S) -> None:
         """As `Consumer.close`. A cancelled call goes on to close in the background."""
         wait = arguments.seconds(timeout)
+        self.check_loop()
         self._check_not_listener()
         await self._close(wait, commit=True)
 
@@ -374,12 +378,24 @@ class AsyncConsumer(AsyncPositions, Generic[K, V]):
 
     # -- helpers ----------------------------------------------------------------------------------
 
+    def check_loop(self) -> None:
+        """Raise WrongUse in another event loop than that of the first call, or in a child."""
+        if self._inner.forked:
+            raise WrongUse(f"this consumer was {FORKED}")
+        here = running_loop()
+        self._home = self._home or here
+        if here is not self._home:
+            raise WrongUse(
+                "this consumer belongs to the event loop of its first call: make one for each "
+                "loop. asyncio.run_coroutine_threadsafe(call, loop) calls from another thread"
+            )
+
     def _start(self) -> None:
         """Begin to watch for records, on the running event loop."""
         if self._event is None and not self._inner.is_closed:
-            clock = running_loop()
+            self.check_loop()
             self._event = self._inner.record_event()
-            clock.add_reader(self._event.fileno(), self._on_records)
+            running_loop().add_reader(self._event.fileno(), self._on_records)
 
     def _unwatch(self) -> None:
         """Watch no more; the event is closed before its fetcher."""
@@ -416,6 +432,7 @@ class _Polling:
         self._consumer = consumer
 
     def __enter__(self) -> None:
+        self._consumer.check_loop()
         if self._consumer._polled:
             raise WrongUse("another task polls this consumer, or its listener does: one at a time")
         self._consumer._polled = True

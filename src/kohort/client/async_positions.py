@@ -74,6 +74,7 @@ class AsyncPositions:
     async def position(self, partition: PartitionLike, timeout: float | None = None) -> int:
         """As `Consumer.position`."""
         wait = self._inner.api_timeout_s if timeout is None else arguments.seconds(timeout)
+        self._check_open()
         deadline = asyncio.get_running_loop().time() + wait
         while True:
             try:
@@ -158,6 +159,11 @@ class AsyncPositions:
             answer: T = end.value
             return answer
 
+    def check_loop(self) -> None:
+        """Raise WrongUse in another event loop than that of the first call, or in a child."""
+        raise NotImplementedError
+
     def _check_open(self) -> None:
+        self.check_loop()
         if self._inner.is_closed:
             raise Closed("this consumer was closed; make a new one")

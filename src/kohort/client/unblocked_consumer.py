@@ -36,6 +36,10 @@ if TYPE_CHECKING:
 class Outer(Protocol):
     """The consumer around this one."""
 
+    def check_loop(self) -> None:
+        """Raise WrongUse in another event loop than that of the first call, or in a child."""
+        ...
+
     def wake(self) -> None:
         """Let a task that waits look at the group."""
         ...
@@ -61,6 +65,8 @@ class UnblockedConsumer(Consumer[K, V]):
         more: Mapping[str, object],
     ) -> None:
         self._outer = outer
+        self.forked = False
+        """Whether this is a child process of the consumer's."""
         self._driver: AsyncDriver[ConsumerCore]
         super().__init__(settings, **more)
         self.api_timeout_s = self._api_timeout_s()
@@ -158,10 +164,11 @@ class UnblockedConsumer(Consumer[K, V]):
 
     def _after_fork(self) -> None:
         super()._after_fork()
-        self._closed = True
+        self.forked = True
 
     @contextmanager
     def _alone(self, *, closing: bool = False) -> Iterator[None]:
+        self._outer.check_loop()
         if self._closed and not closing:
             raise Closed("this consumer was closed; make a new one")
         yield
