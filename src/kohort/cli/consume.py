@@ -70,7 +70,7 @@ def consume(
         for topic in topics:
             existing_topic(admin, topic)
     listener = Callbacks() if quiet else _talking()
-    with _ended_by_signals(), Consumer(settings) as consumer:
+    with ended_by_signals(), Consumer(settings) as consumer:
         consumer.subscribe(topics, listener)
         # Ctrl-C and a closed pipe are ordinary ends, not failures.
         with suppress(KeyboardInterrupt, BrokenPipeError):
@@ -142,7 +142,7 @@ def _talking() -> Callbacks:
 
 
 @contextmanager
-def _ended_by_signals() -> Iterator[None]:
+def ended_by_signals() -> Iterator[None]:
     """SIGTERM ends the command as Ctrl-C does: with a commit and a LeaveGroup."""
 
     def end(number: int, frame: FrameType | None) -> None:

@@ -34,6 +34,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
         "kohort.cli.verifiable_consumer:verifiable_consumer",
         "Read a topic and print events, as Kafka's VerifiableConsumer does.",
     ),
+    "metrics": ("kohort.cli.metrics:metrics", "Serve metrics of groups for Prometheus."),
     "mirror": ("kohort.cli.mirror:mirror", "Copy topics from one cluster to another."),
     "pipeline": ("kohort.cli.pipeline:pipeline", "Run a Spark application that shares a group."),
     "table": ("kohort.cli.table:table", "List, clean, verify and move a pipeline's table."),

@@ -55,6 +55,50 @@ def read_offsets(
     Raises:
         ConfigError: the cluster has no such topic: no group ever committed there.
     """
+    places = _places(settings, groups)
+    unread = 0
+    with Consumer({**settings, "auto.offset.reset": "earliest"}) as reader:
+        ends = _begin(reader, places)
+        total, done = sum(ends.values()) - sum(reader.position(p) for p in places), 0
+        while any(reader.position(place) < ends[place] for place in places):
+            records = reader.consume(_AT_ONCE, _WAIT_S)
+            done += len(records)
+            progress(done, total)
+            unread += sum(not _feed(record, groups, explainer.feed) for record in records)
+    return f"{unread:,} records of {TOPIC} are in an unknown form" if unread else ""
+
+
+def follow_offsets(
+    settings: Mapping[str, object],
+    feed: Callable[[Settled | Committed], None],
+    caught_up: Callable[[], None],
+    ended: Callable[[], bool] = lambda: False,
+) -> None:
+    """Read the topic from its begin, and all records that come.
+
+    Args:
+        settings: of the cluster's clients.
+        feed: gets the records.
+        caught_up: called once, behind the records that were there at the start.
+        ended: called often; True ends the reading.
+
+    Raises:
+        ConfigError: the cluster has no such topic.
+    """
+    places = _places(settings, ())
+    with Consumer({**settings, "auto.offset.reset": "earliest"}) as reader:
+        ends = _begin(reader, places)
+        behind = True
+        while not ended():
+            for record in reader.consume(_AT_ONCE, _WAIT_S):
+                _feed(record, (), feed)
+            if behind and all(reader.position(place) >= ends[place] for place in places):
+                behind = False
+                caught_up()
+
+
+def _places(settings: Mapping[str, object], groups: Collection[str]) -> list[TopicPartition]:
+    """The partitions of the topic that have the records of these groups; all without groups."""
     with Admin(settings) as admin:
         topics = admin.topics()
     if TOPIC not in topics:
@@ -62,23 +106,21 @@ def read_offsets(
     explainer.name_topics({t.topic_id: name for name, t in topics.items() if t.topic_id})
     count = len(topics[TOPIC].partitions)
     wanted = {partition_for(group, count) for group in groups} or set(range(count))
-    places = [TopicPartition(TOPIC, number) for number in sorted(wanted)]
-    unread = 0
-    with Consumer({**settings, "auto.offset.reset": "earliest"}) as reader:
-        reader.assign(places)
-        begins, ends = reader.beginning_offsets(places), reader.end_offsets(places)
-        for place in places:
-            reader.seek(place, begins[place])
-        total, done = sum(ends.values()) - sum(begins.values()), 0
-        while any(reader.position(place) < ends[place] for place in places):
-            records = reader.consume(_AT_ONCE, _WAIT_S)
-            done += len(records)
-            progress(done, total)
-            unread += sum(not _feed(record, groups, explainer) for record in records)
-    return f"{unread:,} records of {TOPIC} are in an unknown form" if unread else ""
+    return [TopicPartition(TOPIC, number) for number in sorted(wanted)]
 
 
-def _feed(record: Record, groups: Collection[str], explainer: Explainer) -> bool:
+def _begin(reader: Consumer, places: list[TopicPartition]) -> dict[TopicPartition, int]:
+    """Go to the begin of the partitions; their present ends."""
+    reader.assign(places)
+    begins, ends = reader.beginning_offsets(places), reader.end_offsets(places)
+    for place in places:
+        reader.seek(place, begins[place])
+    return ends
+
+
+def _feed(
+    record: Record, groups: Collection[str], feed: Callable[[Settled | Committed], None]
+) -> bool:
     """Hand a record on; False if the record cannot be read."""
     try:
         read = read_record(record.key(), record.value())
@@ -91,9 +133,9 @@ def _feed(record: Record, groups: Collection[str], explainer: Explainer) -> bool
     partition = record.partition() or 0
     if isinstance(read, GroupRecord) and read.value is not None:
         place = Place(f"{TOPIC}-{partition}", record.offset() or 0)
-        explainer.feed(_settled(read.group_id, read.value, place, partition))
+        feed(_settled(read.group_id, read.value, place, partition))
     elif isinstance(read, OffsetRecord) and read.value is not None:
-        explainer.feed(
+        feed(
             Committed(
                 group=read.group_id,
                 partition=read.partition,

@@ -168,7 +168,7 @@ class Generations:
                 progress.rate = read / passed
             progress.at, progress.offset = at, commit.offset
         before = self._waiting.pop(partition, None)
-        if before is not None and self.rebalances and self._kept < MOST_KEPT:
+        if before is not None and self._kept < MOST_KEPT:
             self._kept += 1
             self._stops.append(Stop(str(partition), before, at, Known.BOUNDED))
 
@@ -178,8 +178,17 @@ class Generations:
         self._hand_over({}, self.last)
         return self.rebalances
 
+    def drain(self) -> tuple[list[Rebalance], list[Stop]]:
+        """The rebalances and stops since the last call; they are forgotten here.
+
+        A stop ends after its rebalance, so it may come with a later call.
+        """
+        drained = self.rebalances, self._stops
+        self.rebalances, self._stops, self.owned, self._kept = [], [], [], 0
+        return drained
+
     def _end_stops(self) -> None:
-        if self._stops:
+        if self._stops and self.rebalances:
             self.rebalances[-1] = replace(self.rebalances[-1], stops=tuple(self._stops))
             self._stops = []
 
