@@ -76,7 +76,12 @@ class GroupCollector(Collector):
             names = set(self._meter.counts)
             if not self._groups.every:
                 names &= set(self._groups.names)
-            counted = {name: self._meter.counts[name] for name in sorted(names)}
+            # A group of KIP-848, or one that only commits, has no generation to count.
+            counted = {
+                name: counts
+                for name, counts in sorted(self._meter.counts.items())
+                if name in names and counts.generation is not None
+            }
             followed = [((), self._counting)]
             doc = "1 if rebalances are counted: the offsets topic is read up to its end."
             yield _gauge("kohort_offsets_topic_followed", doc, (), followed)

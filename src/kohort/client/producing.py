@@ -81,13 +81,15 @@ class IdempotentProducer:
         Raises:
             DeliveryFailed: the queue stayed full, or librdkafka refuses the record.
         """
-        deadline = time.monotonic() + _LONGEST_S
+        deadline = None
         while True:
             try:
                 self._producer.produce(topic, **record)
                 return
             except BufferError:
-                if time.monotonic() > deadline:
+                now = time.monotonic()
+                deadline = deadline or now + _LONGEST_S
+                if now > deadline:
                     raise DeliveryFailed("the producer's queue stayed full") from None
                 self._poll(0.1)
             except KafkaException as error:
