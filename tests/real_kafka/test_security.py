@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cli.commands import Kohort, rows
 from tests.client.columns import rows_by_arrow
 from tests.client.stage import until
 from tests.real_kafka.secured import (
@@ -308,6 +309,26 @@ def test_commands_take_a_file_of_settings(secured: Secured, tmp_path: Path) -> N
         assert done.returncode == (2 if said else 0), done.stderr
         assert said in done.stderr
         assert "wr0ng" not in done.stderr
+
+
+def test_groups_are_changed_and_records_written_at_a_secured_listener(
+    secured: Secured, tmp_path: Path
+) -> None:
+    config = tmp_path / "client.properties"
+    given = secured.at("LOGIN", secured.trusted, login("SCRAM-SHA-512"))
+    del given["bootstrap.servers"]
+    config.write_text("".join(f"{name}={value}\n" for name, value in given.items()))
+    kohort = Kohort(secured.kafka.address("LOGIN"))
+    file = ("--command-config", str(config))
+    kohort("topics", "create", "by-command", "--partitions", "1", *file)
+    kohort("produce", "--topic", "by-command", *file, typed="one\ntwo\n")
+    assert kohort.errors.startswith("2 records, ")
+    reset = ("groups", "reset-offsets", "reset-here", "--topic", "by-command", "--to-earliest")
+    assert rows(kohort(*reset, "--execute", *file))[1:] == [["reset-here", "by-command", "0", "0"]]
+    assert rows(kohort("groups", "offsets", "reset-here", *file))[1][2:6] == ["0", "0", "2", "2"]
+    assert "first  Empty, 0 members, lag 2" in kohort(
+        *("groups", "watch", "reset-here", "--count", "1"), *file
+    )
 
 
 def test_sparks_fetcher_reads_at_a_secured_listener(secured: Secured) -> None:
