@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import random
 
-from kohort.embedded.consumer import (
-    Assignment,
-    Subscription,
-    encode_assignment,
-    encode_subscription,
-)
 from kohort.explain.causes import Cause
 from kohort.explain.events import Place
 from kohort.explain.generations import Committed, Generations, Settled, SettledMember
 from kohort.explain.metering import Counts, Meter
+from kohort.explain.server_groups import Bumped, Reconciled, ServerMember
 from kohort.model.ids import TopicPartition
 
 PARTITIONS = [TopicPartition("t", number) for number in range(4)]
@@ -29,10 +24,8 @@ def settled(generation: int, at: float, **owned: list[int]) -> Settled:
         members=tuple(
             SettledMember(
                 member=name,
-                subscription=encode_subscription(Subscription(topics=frozenset({"t"}))),
-                assignment=encode_assignment(
-                    Assignment(partitions=frozenset(PARTITIONS[n] for n in numbers))
-                ),
+                topics=frozenset({"t"}),
+                partitions=frozenset(PARTITIONS[n] for n in numbers),
             )
             for name, numbers in owned.items()
         ),
@@ -97,3 +90,34 @@ def test_counts_are_the_sums_of_the_story() -> None:
     assert counts.needless == sum(rebalance.needless or 0 for rebalance in rebalances)
     told = sum(stop.seconds for rebalance in rebalances for stop in rebalance.stops)
     assert abs(counts.unavailable_s - told) < 1e-6
+
+
+def test_rebalances_of_the_new_protocol_count_when_they_end() -> None:
+    meter = Meter()
+    place = Place("__consumer_offsets-0", 1)
+
+    def member(name: str, *, gone: bool = False) -> None:
+        topics = frozenset({"t"})
+        meter.feed(ServerMember(group="g", member=name, topics=topics, at=0.0, gone=gone))
+
+    def reconciled(name: str, epoch: int, *numbers: int) -> None:
+        owned = frozenset(PARTITIONS[number] for number in numbers)
+        meter.feed(Reconciled(group="g", member=name, epoch=epoch, partitions=owned, at=epoch))
+
+    member("a")
+    meter.feed(Bumped(group="g", epoch=1, at=1.0, place=place))
+    reconciled("a", 1, 0, 1, 2, 3)
+    meter.begin()
+    counts = meter.counts["g"]
+    assert counts == Counts(epoch=1, settled=1.0)
+    member("b")
+    meter.feed(Bumped(group="g", epoch=2, at=2.0, place=place))
+    reconciled("a", 2, 0, 1)
+    assert counts.rebalances == {}, "b has not reached the epoch"
+    reconciled("b", 2, 2, 3)
+    assert (counts.rebalances, counts.moved, counts.needless) == ({Cause.NEW_MEMBER: 1}, 2, 0)
+    member("b", gone=True)
+    meter.feed(Bumped(group="g", epoch=3, at=3.0, place=place))
+    meter.feed(Bumped(group="g", epoch=4, at=4.0, place=place))
+    assert counts.rebalances == {Cause.NEW_MEMBER: 1, Cause.GONE: 1}, "another one ends it"
+    assert (counts.epoch, counts.generation) == (4, None)

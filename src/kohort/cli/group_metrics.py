@@ -16,7 +16,7 @@ from kohort.cli.group_choice import Groups
 from kohort.cli.group_watch import Look, look_at
 from kohort.client.admin import Admin
 from kohort.client.errors import ClientError
-from kohort.explain.generations import Committed, Settled
+from kohort.explain.explaining import Told
 from kohort.explain.metering import Counts, Meter
 
 PREFIX = "kohort_group_"
@@ -41,7 +41,7 @@ class GroupCollector(Collector):
         self._meter = Meter()
         self._counting = False
 
-    def feed(self, item: Settled | Committed) -> None:
+    def feed(self, item: Told) -> None:
         """A record of the offsets topic, from another thread."""
         with self._metering:
             self._meter.feed(item)
@@ -76,11 +76,11 @@ class GroupCollector(Collector):
             names = set(self._meter.counts)
             if not self._groups.every:
                 names &= set(self._groups.names)
-            # A group of KIP-848, or one that only commits, has no generation to count.
+            # A group that only commits has no rebalances to count.
             counted = {
                 name: counts
                 for name, counts in sorted(self._meter.counts.items())
-                if name in names and counts.generation is not None
+                if name in names and (counts.generation, counts.epoch) != (None, None)
             }
             followed = [((), self._counting)]
             doc = "1 if rebalances are counted: the offsets topic is read up to its end."
@@ -127,19 +127,26 @@ def _counted(counted: dict[str, Counts]) -> Iterator[Metric]:
         for name, counts in counted.items()
         for cause, number in counts.rebalances.items()
     ]
-    yield _counter("rebalance", "Rebalances of a classic group.", ("group", "reason"), reasons)
-    for metric, doc, values in (
-        ("partitions_moved", "Partitions that went to another member.", "moved"),
-        ("partitions_moved_needlessly", "Those that could have stayed.", "needless"),
+    yield _counter("rebalance", "Rebalances that ended.", ("group", "reason"), reasons)
+    classic = {name: c for name, c in counted.items() if c.generation is not None}
+    for metric, doc, values, groups in (
+        ("partitions_moved", "Partitions that went to another member.", "moved", counted),
+        ("partitions_moved_needlessly", "Those that could have stayed.", "needless", counted),
         (
             "unavailable_partition_seconds",
             "Time between the last commit before a rebalance and the first after it, at most the "
             "time without a reader.",
             "unavailable_s",
+            classic,
         ),
-        ("duplicate_records", "Records processed again after a move, at most.", "duplicates"),
+        (
+            "duplicate_records",
+            "Records processed again after a move, at most.",
+            "duplicates",
+            classic,
+        ),
     ):
-        cells = [((name,), getattr(counts, values)) for name, counts in counted.items()]
+        cells = [((name,), getattr(counts, values)) for name, counts in groups.items()]
         yield _counter(metric, doc, ("group",), cells)
     yield _gauge(
         f"{PREFIX}generation",
@@ -149,7 +156,7 @@ def _counted(counted: dict[str, Counts]) -> Iterator[Metric]:
     )
     yield _gauge(
         f"{PREFIX}last_rebalance_timestamp_seconds",
-        "Time of the last record of a group's generation.",
+        "Begin of the last generation or epoch of a group.",
         ("group",),
         [((name,), counts.settled) for name, counts in counted.items()],
     )

@@ -49,8 +49,8 @@ AGAIN_S = 5.0
 def metrics(*, names: tuple[str, ...], listen: str, bootstrap: str) -> None:
     """Serve metrics of groups for Prometheus, of any Kafka.
 
-    Lag, members and states are asked for at each scrape. Rebalances of classic groups are counted
-    from the offsets topic, which is read once from its begin: this user needs the permission.
+    Lag, members and states are asked for at each scrape. Rebalances are counted from the
+    offsets topic, which is read once from its begin: this user needs the permission.
     """
     try:
         from prometheus_client import CollectorRegistry, start_http_server  # noqa: PLC0415 - extra

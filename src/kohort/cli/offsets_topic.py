@@ -16,7 +16,7 @@ from kohort.client.records import Record
 from kohort.coordinator.partitions import partition_for
 from kohort.coordinator.records import GroupMetadata, GroupRecord, OffsetRecord
 from kohort.explain.events import Place
-from kohort.explain.explaining import Explainer
+from kohort.explain.explaining import Explainer, Told
 from kohort.explain.generations import (
     Committed,
     Settled,
@@ -55,7 +55,8 @@ def read_offsets(
     Raises:
         ConfigError: the cluster has no such topic: no group ever committed there.
     """
-    places = _places(settings, groups)
+    places, names = _places(settings, groups)
+    explainer.name_topics(names)
     unread = 0
     with Consumer({**settings, "auto.offset.reset": "earliest"}) as reader:
         ends = _begin(reader, places)
@@ -70,7 +71,7 @@ def read_offsets(
 
 def follow_offsets(
     settings: Mapping[str, object],
-    feed: Callable[[Settled | Committed], None],
+    feed: Callable[[Told], None],
     caught_up: Callable[[], None],
     ended: Callable[[], bool] = lambda: False,
 ) -> None:
@@ -85,7 +86,7 @@ def follow_offsets(
     Raises:
         ConfigError: the cluster has no such topic.
     """
-    places = _places(settings, ())
+    places, _ = _places(settings, ())
     with Consumer({**settings, "auto.offset.reset": "earliest"}) as reader:
         ends = _begin(reader, places)
         behind = True
@@ -97,16 +98,18 @@ def follow_offsets(
                 caught_up()
 
 
-def _places(settings: Mapping[str, object], groups: Collection[str]) -> list[TopicPartition]:
-    """The partitions of the topic that have the records of these groups; all without groups."""
+def _places(
+    settings: Mapping[str, object], groups: Collection[str]
+) -> tuple[list[TopicPartition], dict[str, str]]:
+    """The partitions of the topic with records of these groups, and topics by their ids."""
     with Admin(settings) as admin:
         topics = admin.topics()
     if TOPIC not in topics:
         raise ConfigError(f"the cluster has no topic {TOPIC}: no consumer group was ever there")
-    explainer.name_topics({t.topic_id: name for name, t in topics.items() if t.topic_id})
     count = len(topics[TOPIC].partitions)
     wanted = {partition_for(group, count) for group in groups} or set(range(count))
-    return [TopicPartition(TOPIC, number) for number in sorted(wanted)]
+    places = [TopicPartition(TOPIC, number) for number in sorted(wanted)]
+    return places, {t.topic_id: name for name, t in topics.items() if t.topic_id}
 
 
 def _begin(reader: Consumer, places: list[TopicPartition]) -> dict[TopicPartition, int]:
@@ -118,16 +121,14 @@ def _begin(reader: Consumer, places: list[TopicPartition]) -> dict[TopicPartitio
     return ends
 
 
-def _feed(
-    record: Record, groups: Collection[str], feed: Callable[[Settled | Committed], None]
-) -> bool:
+def _feed(record: Record, groups: Collection[str], feed: Callable[[Told], None]) -> bool:
     """Hand a record on; False if the record cannot be read."""
     try:
         read = read_record(record.key(), record.value())
     except ProtocolError:
         return False
     if read is None:
-        return _feed_server(record, groups, explainer)
+        return _feed_server(record, groups, feed)
     if (groups and read.group_id not in groups) or read.value is None:
         return True
     partition = record.partition() or 0
@@ -147,7 +148,7 @@ def _feed(
     return True
 
 
-def _feed_server(record: Record, groups: Collection[str], explainer: Explainer) -> bool:
+def _feed_server(record: Record, groups: Collection[str], feed: Callable[[Told], None]) -> bool:
     """Hand on a record of a group of the new protocol; other types are no trouble."""
     try:
         found = read_server_record(record.key(), record.value())
@@ -158,7 +159,7 @@ def _feed_server(record: Record, groups: Collection[str], explainer: Explainer) 
     home = record.partition() or 0
     place = Place(f"{TOPIC}-{home}", record.offset() or 0)
     for told in record_of(*found, record.timestamp()[1] / 1_000, place):
-        explainer.feed(replace(told, home=home))
+        feed(replace(told, home=home))
     return True
 
 

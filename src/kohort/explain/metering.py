@@ -7,10 +7,14 @@ bytes of the log, clients, exporters.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from kohort.explain.causes import Cause
+from kohort.explain.explaining import Told
 from kohort.explain.generations import Committed, Generations, Planner, Settled
+from kohort.explain.server_groups import Bumped, Reconciled, ServerGroup, ServerMember
+from kohort.explain.stories import Rebalance
 
 
 @dataclass(slots=True)
@@ -25,7 +29,8 @@ class Counts:
             after it; an upper bound of the time in which nobody read.
         duplicates: records that were processed again because their partition moved before a
             commit; an upper bound, from the rate of the commits.
-        generation: the present generation; None before the first record.
+        generation: the present generation of a classic group; None before its first record.
+        epoch: the present epoch of a group of KIP-848.
         settled: the time of the last record, in seconds since 1970.
     """
 
@@ -35,7 +40,17 @@ class Counts:
     unavailable_s: float = 0.0
     duplicates: int = 0
     generation: int | None = None
+    epoch: int | None = None
     settled: float | None = None
+
+    def add(self, rebalances: Iterable[Rebalance]) -> None:
+        """Count rebalances that ended."""
+        for rebalance in rebalances:
+            self.rebalances[rebalance.cause] += 1
+            self.moved += rebalance.moved or 0
+            self.needless += rebalance.needless or 0
+            if rebalance.duplicates is not None:
+                self.duplicates += round(rebalance.duplicates.value)
 
 
 class Meter:
@@ -48,34 +63,46 @@ class Meter:
     def __init__(self, planner: Planner | None = None) -> None:
         self._planner = planner
         self._followed: dict[str, Generations] = {}
+        self._servers: dict[str, ServerGroup] = {}
         self.counts: dict[str, Counts] = {}
 
-    def feed(self, item: Settled | Committed) -> None:
-        """One record."""
-        followed = self._followed.get(item.group)
-        if followed is None:
-            followed = self._followed[item.group] = Generations(planner=self._planner)
-        counts = self.counts.setdefault(item.group, Counts())
+    def feed(self, item: Told) -> None:
+        """One record; events of logs are not counted."""
+        match item:
+            case Settled() | Committed():
+                self._classic(item, self.counts.setdefault(item.group, Counts()))
+            case Bumped() | ServerMember() | Reconciled():
+                self._server(item, self.counts.setdefault(item.group, Counts()))
+            case _:
+                pass
+
+    def _classic(self, item: Settled | Committed, counts: Counts) -> None:
+        followed = self._followed.setdefault(item.group, Generations(planner=self._planner))
         if isinstance(item, Settled):
             followed.settled(item)
             counts.generation, counts.settled = item.generation, item.at
         else:
             followed.committed(item)
         rebalances, stops = followed.drain()
-        for rebalance in rebalances:
-            counts.rebalances[rebalance.cause] += 1
-            counts.moved += rebalance.moved or 0
-            counts.needless += rebalance.needless or 0
-            if rebalance.duplicates is not None:
-                counts.duplicates += round(rebalance.duplicates.value)
+        counts.add(rebalances)
         counts.unavailable_s += sum(stop.seconds for stop in stops)
+
+    def _server(self, item: Bumped | ServerMember | Reconciled, counts: Counts) -> None:
+        followed = self._servers.setdefault(item.group, ServerGroup(planner=self._planner))
+        followed.feed(item)
+        if isinstance(item, Bumped):
+            counts.epoch, counts.settled = item.epoch, item.at
+        counts.add(followed.drain())
 
     def begin(self) -> None:
         """Count from now on; owners and generations stay known."""
         for name, counts in self.counts.items():
-            self.counts[name] = Counts(generation=counts.generation, settled=counts.settled)
+            self.counts[name] = Counts(
+                generation=counts.generation, epoch=counts.epoch, settled=counts.settled
+            )
 
     def forget(self, group: str) -> None:
         """Forget a group that was deleted."""
         self._followed.pop(group, None)
+        self._servers.pop(group, None)
         self.counts.pop(group, None)

@@ -93,6 +93,19 @@ class ServerGroup:
             case Reconciled():
                 self._reconciled(record)
 
+    def drain(self) -> list[Rebalance]:
+        """The rebalances that ended since the last call; they are forgotten here.
+
+        A rebalance ends when all members have reached its epoch, or when another one begins.
+        """
+        present = self.rebalances[-1:]
+        if present and all(self._epochs.get(m) == present[0].generation for m in self._members):
+            present = []
+        drained = self.rebalances[: len(self.rebalances) - len(present)]
+        self.rebalances = present
+        self.ownership.owned.clear()
+        return drained
+
     def finish(self) -> tuple[list[Rebalance], list[Owned]]:
         """All rebalances and times of ownership; the records end."""
         self.ownership.finish()
