@@ -114,6 +114,8 @@ def test_rebalances_of_the_new_protocol_count_when_they_end() -> None:
     meter.feed(Bumped(group="g", epoch=2, at=2.0, place=place))
     reconciled("a", 2, 0, 1)
     assert counts.rebalances == {}, "b has not reached the epoch"
+    reconciled("b", 2)
+    assert counts.rebalances == {}, "b waits for its partitions"
     reconciled("b", 2, 2, 3)
     assert (counts.rebalances, counts.moved, counts.needless) == ({Cause.NEW_MEMBER: 1}, 2, 0)
     member("b", gone=True)

@@ -96,10 +96,14 @@ class ServerGroup:
     def drain(self) -> list[Rebalance]:
         """The rebalances that ended since the last call; they are forgotten here.
 
-        A rebalance ends when all members have reached its epoch, or when another one begins.
+        A rebalance ends when all members have reached its epoch and hold as many partitions as
+        before, since a member may reach the epoch before its new partitions are free; or when
+        another one begins.
         """
         present = self.rebalances[-1:]
-        if present and all(self._epochs.get(m) == present[0].generation for m in self._members):
+        held = sum(map(len, self._holds.values()))
+        reached = (self._epochs.get(m) == r.generation for r in present for m in self._members)
+        if all(reached) and (held >= len(self._before) or not self._members):
             present = []
         drained = self.rebalances[: len(self.rebalances) - len(present)]
         self.rebalances = present
