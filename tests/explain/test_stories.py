@@ -266,3 +266,36 @@ def test_a_leader_that_joined_too_late_is_named() -> None:
     (finding,) = explain([joins(0, 4, "m-3"), line(5, text), *done(5, 5)]).findings
     assert finding.name == "leader too late"
     assert "m-1" in finding.says
+
+
+def expires(at: float, generation: int, who: str, group: str = "g") -> list[str]:
+    return [
+        line(at, f"Member {who} in group {group} has failed, removing it from the group."),
+        preparing(at, generation, f"removing member {who} on heartbeat expiration.", group),
+    ]
+
+
+def test_a_member_that_is_back_right_after_its_expiry_had_a_pause() -> None:
+    lines = [*expires(60, 4, member("svc", 1)), *done(60.1, 5)]
+    found = explain([*lines, joins(61.5, 5, member("svc", 2)), *done(61.6, 6)])
+    (finding,) = [f for f in found.findings if f.name == "session shorter than pauses"]
+    assert "joined again 1.5 s later" in finding.says
+    assert finding.known is Known.BOUNDED
+    later = explain([*lines, joins(90, 5, member("svc", 2)), *done(90.1, 6)])
+    assert "session shorter than pauses" not in names(later), "a process that starts again"
+
+
+def test_members_of_many_groups_that_expire_at_once_point_to_the_coordinator() -> None:
+    reader = LogReader("broker.log")
+    lines = [text for n in range(3) for text in expires(60, 4, member("svc", n), f"g{n}")]
+    events = [e for n, text in enumerate(lines, 1) for e in reader.read(n, text)]
+    found = Explainer().feed_all(events).finish()
+    assert [names(each)[0] for each in found] == ["many groups expired at once"] * 3
+
+
+def test_assignors_that_do_not_fit_are_named() -> None:
+    text = (
+        "[2026-03-01 10:00:00,000] ERROR [Consumer clientId=c, groupId=g] JoinGroup failed due to "
+        "fatal error: The group member's supported protocols are inconsistent"
+    )
+    assert names(explain([text])) == ["assignors do not fit"]

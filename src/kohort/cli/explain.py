@@ -108,6 +108,13 @@ def explain(
 def _remarks(logs: Files, explainer: Explainer) -> Iterator[str]:
     for log in logs:
         yield from log.remarks()
+    for skew in explainer.skews:
+        ahead = "ahead of" if skew.seconds > 0 else "behind"
+        yield (
+            f"the clock of {skew.file} is {abs(skew.seconds):.2f} s {ahead} that of "
+            f"{skew.reference} (± {skew.spread:.2f} s, by {skew.count} steps of generations); its "
+            "times were corrected"
+        )
     for name in explainer.doubles:
         yield f"group {name} has two offsets partitions: these logs come from two clusters"
     if explainer.refused:

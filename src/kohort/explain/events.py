@@ -16,6 +16,8 @@ class Side(StrEnum):
     CLIENT = "client"
     OFFSETS = "offsets topic"
     """No line: a record of ``__consumer_offsets``."""
+    TOOL = "tool"
+    """A line of ``kafka-consumer-groups``: the state of one moment."""
 
 
 class Kind(StrEnum):
@@ -71,6 +73,9 @@ class Kind(StrEnum):
     UNSUPPORTED = "broker does not support the client's group protocol"
     PROGRESS = "client's group state"
     PROCESS_ENDED = "client's process ended"
+    LISTED_PARTITION = "partition listed by a tool"
+    LISTED_MEMBER = "member listed by a tool"
+    LISTED_GROUP = "group listed by a tool"
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,16 +9,18 @@ partitions is two groups, of two clusters, and each has its own story.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from kohort.explain.events import Event, Handed, Kind, Side
 from kohort.explain.findings import Finding
 from kohort.explain.generations import Committed, Generations, Planner, Settled
 from kohort.explain.joining import joined, one_row_each, with_clients
+from kohort.explain.many_groups import expired_together
 from kohort.explain.patterns import findings
 from kohort.explain.server_groups import Bumped, Reconciled, ServerGroup, ServerMember
-from kohort.explain.stories import Story
+from kohort.explain.skews import Skew, Skews
+from kohort.explain.stories import Rebalance, Story
 from kohort.explain.templates import NEWEST, version_text
 
 Told: TypeAlias = Event | Handed | Settled | Committed | Bumped | ServerMember | Reconciled
@@ -60,6 +62,9 @@ class Explainer:
         self._servers: dict[tuple[str, int | None], ServerGroup] = {}
         self._topics: dict[str, str] = {}
         """Names of topics by their ids."""
+        self._skews = Skews()
+        self.skews: list[Skew] = []
+        """Clocks that are apart; known at the end."""
         self.refused = 0
         """Events of further groups after `MOST_GROUPS`."""
 
@@ -80,15 +85,17 @@ class Explainer:
                     self._topics[item.topic_id] = item.partition.topic
             case Bumped() | ServerMember() | Reconciled():
                 key = item.group, item.home
-                if key not in self._servers:
+                if key not in self._servers and len(self._servers) < MOST_GROUPS:
                     self._servers[key] = ServerGroup(self._planner, self._topics)
-                self._servers[key].feed(item)
+                if (server := self._servers.get(key)) is not None:
+                    server.feed(item)
             case Handed():
                 latest = self._latest.get(item.group)
                 if latest is not None:
                     place = (item.client, item.partition, item.first, item.last, item.at)
                     latest.ownership.handed(*place)
             case _:
+                self._skews.feed(item)
                 story = self._story(item)
                 if story is None:
                     self.refused += 1
@@ -102,13 +109,21 @@ class Explainer:
     def _records(self, group: str, home: int | None) -> Generations:
         found = self._generations.get((group, home))
         if found is None:
-            found = self._generations[group, home] = Generations(self._planner)
+            found = Generations(self._planner)
+            if len(self._generations) >= MOST_GROUPS:
+                self.refused += 1
+            else:
+                self._generations[group, home] = found
         return found
 
     def finish(self) -> list[Explained]:
         """One value for each group; those with the most rebalances come first."""
+        self.skews = self._skews.found()
+        ahead = {skew.file: skew.seconds for skew in self.skews}
         for story in self._stories.values():
             story.finish()
+            if ahead:
+                story.replace([_earlier(r, ahead.get(r.place.file, 0.0)) for r in story.rebalances])
         for key in self._servers:
             self._records(*key)
         for (group, partition), generations in self._generations.items():
@@ -127,19 +142,22 @@ class Explainer:
             if story.makers["kohort"] == 0:
                 story.makers[Side.OFFSETS] += len(found)
         for story in self._stories.values():
-            self._add_clients(story)
+            self._add_clients(story, ahead)
+        together = expired_together(self._stories.values())
         explained = [
-            Explained(story=story, findings=tuple(findings(story)))
+            Explained(story=story, findings=(*together.get(story.group, ()), *findings(story)))
             for story in self._stories.values()
             if story.group or len(self._stories) == 1 or not story.counts.keys() <= _MOVES
         ]
         return sorted(explained, key=lambda e: (not e.story.group, -e.story.total, e.story.group))
 
-    def _add_clients(self, story: Story) -> None:
+    def _add_clients(self, story: Story, ahead: Mapping[str, float]) -> None:
         """Join the rows of several clients, and add the stops of their partitions."""
         if not story.clients:
             return
-        story.ownership.finish()
+        story.ownership.finish(
+            {client: ahead.get(file, 0.0) for client, file in story.clients.items()}
+        )
         rows = one_row_each(story.rebalances)
         story.replace(with_clients(rows, story.ownership, len(story.clients)))
         story.owned = story.ownership.owned or story.owned
@@ -167,6 +185,18 @@ class Explainer:
         """Names that belong to two groups, of two clusters."""
         names = [group for group, _ in self._stories if group]
         return sorted({name for name in names if names.count(name) > 1})
+
+
+def _earlier(row: Rebalance, seconds: float) -> Rebalance:
+    """The row of a log with a clock that is ahead, in the reference's time."""
+    if not seconds:
+        return row
+    return replace(
+        row,
+        began=None if row.began is None else row.began - seconds,
+        joined=None if row.joined is None else row.joined - seconds,
+        assigned=None if row.assigned is None else row.assigned - seconds,
+    )
 
 
 def _versions(story: Story) -> str:

@@ -89,6 +89,8 @@ JAVA: Final = (
     (Kind.JOIN_FAILED, "Attempt to join group failed due to <reason>"),
     (Kind.JOIN_FAILED, "Attempt to join group with generation <sent> failed because <reason>"),
     (Kind.JOIN_FAILED, "SyncGroup with <sent> failed: <reason>, would request re-join"),
+    (Kind.JOIN_FAILED, "JoinGroup failed due to <reason>"),
+    (Kind.JOIN_FAILED, "SyncGroup failed due to <reason>"),
     (Kind.JOIN_FAILED, "Rebalance failed"),
     (
         Kind.JOIN_FAILED,

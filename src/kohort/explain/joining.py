@@ -143,6 +143,7 @@ def _both(told: Rebalance, found: Rebalance) -> Rebalance:
     return replace(
         told,
         partitions=found.partitions,
+        topics_differ=found.topics_differ,
         moved=found.moved,
         needless=found.needless,
         duplicates=found.duplicates,

@@ -6,6 +6,7 @@ In: a finished `Story`. Out: `Finding` values. Must not know: other rules, files
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from kohort.explain.amounts import Known
 from kohort.explain.causes import Cause
@@ -20,6 +21,9 @@ from kohort.explain.findings import (
 )
 from kohort.explain.reading import is_benign
 from kohort.explain.stories import Story
+
+_BACK_S: Final = 5.0
+"""A process that was restarted needs longer until it joins."""
 
 
 def static_conflict(story: Story) -> Iterator[Finding]:
@@ -97,9 +101,40 @@ def expiry(story: Story) -> Iterator[Finding]:
     )
 
 
+def short_session(story: Story) -> Iterator[Finding]:
+    """Members expired and were back soon: their processes lived, their pauses were too long."""
+    back = {client: after for client, after in story.came_back.items() if after <= _BACK_S}
+    unknown = events_of(story, Kind.UNKNOWN_MEMBER)
+    alive = {e.client for e in unknown} & back.keys()
+    if not back:
+        return
+    client, after = min(back.items(), key=lambda item: item[1])
+    yield Finding(
+        name="session shorter than pauses",
+        says=f"Client {client!r} expired and joined again {span_text(after)} later: its process "
+        "was not dead, it paused for longer than session.timeout.ms.",
+        advice="Raise session.timeout.ms above the longest pause (45 s is today's default), and "
+        "look for the pauses: garbage collection, missing CPU, a stopped container.",
+        known=Known.MEASURED if alive else Known.BOUNDED,
+        evidence=places_of([*events_of(story, Kind.EXPIRED), *unknown]),
+    )
+
+
 def failed_joins(story: Story) -> Iterator[Finding]:
     """A join had no answer in time, or failed."""
     failed = [e for e in story.examples.get(Kind.JOIN_FAILED, []) if not is_benign(e)]
+    unfit = [e for e in failed if "nconsistent" in e.text]
+    if unfit:
+        yield Finding(
+            name="assignors do not fit",
+            says="A join was refused: the member and the group have no assignor in common, or one "
+            "of them is no consumer.",
+            advice="All members of a group need one common entry in "
+            "partition.assignment.strategy. Change assignors in two rolling bounces: first add the "
+            "new one, then remove the old one.",
+            evidence=places_of(unfit),
+        )
+        return
     late = [e for e in failed if "imed" in e.text or "imeout" in e.text or e.maker == "brod"]
     if late:
         yield Finding(

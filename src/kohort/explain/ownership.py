@@ -10,12 +10,15 @@ gets the partition.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from kohort.explain.amounts import Known, Stop
 
+MOST_STEPS: Final = 200_000
+_NOTED_S: Final = 0.1
+"""Signs of life of one client are noted so far apart."""
 MOST_KEPT: Final = 50_000
 """Times of ownership, and stops, that are kept for one group."""
 
@@ -29,6 +32,15 @@ class Owned:
     owner: str
     begin: float
     end: float
+
+
+class _Step(NamedTuple):
+    """Something that a client reported."""
+
+    at: float
+    what: str
+    client: str
+    partitions: tuple[str, ...]
 
 
 class Again(NamedTuple):
@@ -47,6 +59,10 @@ class Ownership:
     again: list[Again] = field(default_factory=list)
     delivered: bool = False
     """Whether deliveries are known: then no value in ``again`` means no duplicates."""
+    _steps: list[_Step] = field(default_factory=list)
+    """Not yet followed, at most `MOST_STEPS`."""
+    _noted: dict[str, float] = field(default_factory=dict)
+    """The last sign of life of each client among the steps."""
     _holds: dict[str, tuple[str, float]] = field(default_factory=dict)
     """Owner and beginning, by partition."""
     _down: dict[str, float] = field(default_factory=dict)
@@ -58,11 +74,37 @@ class Ownership:
 
     def seen(self, client: str, at: float) -> None:
         """A sign of life of a client."""
-        self._seen[client] = at
+        if at - self._noted.get(client, 0.0) >= _NOTED_S:
+            self._note("seen", client, (), at)
 
     def got(self, client: str, partitions: Iterable[str], at: float) -> None:
         """A client owns these partitions from now on."""
-        self.seen(client, at)
+        self._note("got", client, tuple(partitions), at)
+
+    def gave(self, client: str, partitions: Iterable[str], at: float) -> None:
+        """A client owns these partitions no more."""
+        self._note("gave", client, tuple(partitions), at)
+
+    def ended(self, client: str, at: float) -> None:
+        """A client owns nothing any more."""
+        self._note("ended", client, (), at)
+
+    def _note(self, what: str, client: str, partitions: tuple[str, ...], at: float) -> None:
+        self._noted[client] = at
+        if len(self._steps) < MOST_STEPS:
+            self._steps.append(_Step(at, what, client, partitions))
+
+    def _follow(self, step: _Step) -> None:
+        self._seen[step.client] = step.at
+        if step.what == "got":
+            self._got(step.client, step.partitions, step.at)
+        elif step.what == "gave":
+            self._gave(step.client, step.partitions, step.at)
+        elif step.what == "ended":
+            held = [p for p, holder in self._holds.items() if holder[0] == step.client]
+            self._gave(step.client, held, step.at)
+
+    def _got(self, client: str, partitions: Iterable[str], at: float) -> None:
         for partition in partitions:
             held = self._holds.get(partition)
             if held is not None and held[0] == client:
@@ -74,16 +116,10 @@ class Ownership:
                 self.stops.append(Stop(partition, down, at, Known.MEASURED))
             self._holds[partition] = client, at
 
-    def gave(self, client: str, partitions: Iterable[str], at: float) -> None:
-        """A client owns these partitions no more."""
-        self.seen(client, at)
+    def _gave(self, client: str, partitions: Iterable[str], at: float) -> None:
         for partition in partitions:
             if self._holds.get(partition, ("",))[0] == client:
                 self._end(partition, at)
-
-    def ended(self, client: str, at: float) -> None:
-        """A client owns nothing any more."""
-        self.gave(client, [p for p, held in self._holds.items() if held[0] == client], at)
 
     def handed(self, client: str, partition: str, first: int, last: int, at: float) -> None:
         """A client delivered the records with these offsets to its application."""
@@ -94,8 +130,17 @@ class Ownership:
             self.again.append(Again(at, min(expected, last + 1) - first))
         self._next[partition] = max(last + 1, expected or 0)
 
-    def finish(self) -> None:
-        """The sources end: each ownership ends with the last sign of life of its owner."""
+    def finish(self, ahead: Mapping[str, float] | None = None) -> None:
+        """The sources end: each ownership ends with the last sign of life of its owner.
+
+        Args:
+            ahead: seconds by which the clocks of clients are ahead.
+        """
+        skews = ahead or {}
+        steps = [s._replace(at=s.at - skews.get(s.client, 0.0)) for s in self._steps]
+        self._steps.clear()
+        for step in sorted(steps, key=lambda s: s.at):
+            self._follow(step)
         for partition, (client, begin) in list(self._holds.items()):
             self._end(partition, self._seen.get(client, begin))
         self._down.clear()

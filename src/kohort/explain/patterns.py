@@ -18,11 +18,13 @@ from kohort.explain.coordinator_patterns import (
 )
 from kohort.explain.findings import Finding
 from kohort.explain.group_patterns import crash_loop, lone_member, restarts, slow_join, storm
+from kohort.explain.listed_patterns import idle_members, listed, mixed_topics
 from kohort.explain.member_patterns import (
     expiry,
     failed_joins,
     others,
     poll_interval,
+    short_session,
     static_conflict,
     wrong_use,
 )
@@ -35,6 +37,7 @@ _RULES: Final[tuple[Callable[[Story], Iterator[Finding]], ...]] = (
     slow_join,
     poll_interval,
     expiry,
+    short_session,
     crash_loop,
     restarts,
     leader,
@@ -46,6 +49,9 @@ _RULES: Final[tuple[Callable[[Story], Iterator[Finding]], ...]] = (
     wrong_use,
     others,
     protocols,
+    listed,
+    idle_members,
+    mixed_topics,
     normal_life,
 )
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 from kohort.explain.broker_wordings import versions_of
 from kohort.explain.events import Event, Kind, Place, Side
 from kohort.explain.frames import Framed, framed
+from kohort.explain.tables import TableReader
 from kohort.explain.templates import Wording
 from kohort.explain.wordings import understood
 
@@ -30,6 +31,7 @@ _CERTAIN: Final = re.compile(
 )
 """A line with one of these is about a group, whatever it says."""
 
+_TABLES: Final = ("GROUP ", "TOPIC ")
 _PARTITION: Final = re.compile(r"\[GroupCoordinator id=\d+ topic=\S+ partition=(\d+)\]")
 _CONTEXT: Final = re.compile(
     r"\[(?:Consumer|Worker|Producer|Streams) (?:instanceId=([^,\]]*), )?clientId=([^,\]]*), "
@@ -76,6 +78,7 @@ class LogReader:
     def __init__(self, file: str) -> None:
         self.counts = Counts()
         self._file = file
+        self._tables = TableReader(file)
         self._groups: dict[str, str] = {}
         """The last group that a source named, for lines without one."""
         self._latest: dict[str, float] = {}
@@ -95,6 +98,11 @@ class LogReader:
         counts = self.counts
         counts.lines += 1
         counts.cut += cut
+        if self._tables.active or line.startswith(_TABLES):
+            row = self._tables.read(number, line)
+            if row is not None:
+                counts.understood += 1
+                return [] if row is True else [row]
         if not any(word in line for word in _MAYBE):
             counts.others += 1
             return []

@@ -21,8 +21,15 @@ from kohort.explain.reading import client_of
 MOST_REBALANCES: Final = 2_000
 _REAL_S: Final = 1e9
 """A time since 1970 is larger, a time of a day or of a simulated world is smaller."""
+_STATES: Final = (
+    ("has no active members", "Empty"),
+    ("is rebalancing", "PreparingRebalance"),
+    ("does not exist", "Dead"),
+)
+"""Parts of the messages of the tool, with the states that they mean."""
 MOST_CLIENTS: Final = 10_000
 _MOST_EXAMPLES: Final = 3
+_MOST_EXPIRED: Final = 1_000
 _SOON_S: Final = 1.0
 """A member that left or expired so shortly before a rebalance without a reason caused it."""
 
@@ -65,6 +72,8 @@ class Rebalance:
     static: int | None = None
     partitions: int | None = None
     """Partitions with an owner in the new generation."""
+    topics_differ: bool = False
+    """Whether members want different topics; known from the offsets topic only."""
     moved: int | None = None
     """Partitions with another owner than before; not known from a broker's log."""
     needless: int | None = None
@@ -127,6 +136,39 @@ def _between(first: float | None, last: float | None) -> float | None:
     return None if first is None or last is None or last < first else last - first
 
 
+@dataclass(slots=True)
+class Listing:
+    """The group at the moments at which ``kafka-consumer-groups`` listed it."""
+
+    states: list[str] = field(default_factory=list)
+    """Each state once, in the order of the file."""
+    members: set[str] = field(default_factory=set)
+    idle: set[str] = field(default_factory=set)
+    """Members without partitions."""
+    partitions: set[str] = field(default_factory=set)
+    alone: set[str] = field(default_factory=set)
+    """Partitions without a consumer when they were listed last."""
+    lag: dict[str, int] = field(default_factory=dict)
+
+    def feed(self, event: Event) -> None:
+        """Take the next line."""
+        if event.kind is Kind.LISTED_PARTITION:
+            partition = event.details["partition"]
+            self.partitions.add(partition)
+            (self.alone.discard if event.member else self.alone.add)(partition)
+            lag = event.details.get("lag", "")
+            if lag.isdecimal():
+                self.lag[partition] = int(lag)
+        if event.member:
+            self.members.add(event.member)
+        if event.kind is Kind.LISTED_MEMBER:
+            idle = event.details.get("count") == "0"
+            (self.idle.add if idle else self.idle.discard)(event.member)
+        state = event.state or next((s for words, s in _STATES if words in event.text), "")
+        if state and state not in self.states:
+            self.states.append(state)
+
+
 @dataclass(slots=True, kw_only=True)
 class Story:
     """The story of one group in the logs."""
@@ -156,8 +198,14 @@ class Story:
     owned: list[Owned] = field(default_factory=list)
     ownership: Ownership = field(default_factory=Ownership)
     """As clients tell it."""
-    clients: set[str] = field(default_factory=set)
-    """Clients that told something, at most `MOST_CLIENTS`."""
+    clients: dict[str, str] = field(default_factory=dict)
+    """Clients that told something, with the last file of each, at most `MOST_CLIENTS`."""
+    listing: Listing = field(default_factory=Listing)
+    expired_at: list[float] = field(default_factory=list)
+    """The first times at which members expired."""
+    came_back: dict[str, float] = field(default_factory=dict)
+    """By client id: the shortest time from an expiry until the client joined again."""
+    _expired: dict[str, float] = field(default_factory=dict)
     _open: Rebalance | None = None
     _culprit: Event | None = None
     _client: dict[str, Rebalance] = field(default_factory=dict)
@@ -181,10 +229,13 @@ class Story:
         if event.generation is not None:
             low, high = self.generations or (event.generation, event.generation)
             self.generations = min(low, event.generation), max(high, event.generation)
-        if event.side is Side.BROKER:
-            self._feed_broker(event)
-        else:
-            self._feed_client(event)
+        match event.side:
+            case Side.BROKER:
+                self._feed_broker(event)
+            case Side.TOOL:
+                self.listing.feed(event)
+            case _:
+                self._feed_client(event)
 
     def finish(self) -> None:
         """The logs end."""
@@ -246,6 +297,10 @@ class Story:
         self._culprit = event
         if event.kind in {Kind.LEFT, Kind.EXPIRED}:
             self.left_clients[event.client or event.member] += 1
+        if event.kind is Kind.EXPIRED and event.at is not None:
+            self._expired[event.client or event.member] = event.at
+            if len(self.expired_at) < _MOST_EXPIRED:
+                self.expired_at.append(event.at)
 
     def _begun(self, event: Event) -> Rebalance:
         told = reason_of(event.reason)
@@ -261,6 +316,8 @@ class Story:
             self.joined_clients[client] += 1
             if self.left_clients[client] > self.returned[client]:
                 self.returned[client] += 1
+            if event.at is not None and (gone := self._expired.pop(client, None)) is not None:
+                self.came_back[client] = min(event.at - gone, self.came_back.get(client, 1e9))
         return Rebalance(
             side=Side.BROKER,
             cause=told.cause,
@@ -289,8 +346,8 @@ class Story:
 
     def _feed_client(self, event: Event) -> None:
         key = event.source or event.client or event.maker
-        if len(self.clients) < MOST_CLIENTS:
-            self.clients.add(key)
+        if key in self.clients or len(self.clients) < MOST_CLIENTS:
+            self.clients[key] = event.place.file
         self._follow(key, event)
         begun = self._client.get(key)
         match event.kind:

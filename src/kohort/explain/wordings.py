@@ -16,9 +16,10 @@ from typing import Final
 from kohort.explain.broker_wordings import BROKER
 from kohort.explain.client_wordings import CLIENT
 from kohort.explain.templates import LONGEST, Wording
+from kohort.explain.tool_wordings import TOOL
 
 WORDINGS: Final[tuple[Wording, ...]] = tuple(
-    sorted((*BROKER, *CLIENT), key=lambda w: -len(w.template))
+    sorted((*BROKER, *CLIENT, *TOOL), key=lambda w: -len(w.template))
 )
 """The messages with most text first: they are the most special ones."""
 _ANY_NAME: Final = re.compile(r"<\w+>|…")

@@ -1,0 +1,113 @@
+"""Reads the tables of ``kafka-consumer-groups --describe``: offsets, members and states.
+
+In: lines. Out: events that list a member, a partition or a group at one moment. Must not know:
+files, other lines of logs.
+
+A cell is found by the position of its heading; a cell that is wider than its column moves the rest
+of its line, so that a line is read from both sides.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, Literal
+
+from kohort.explain.events import Event, Kind, Place, Side
+
+MAKER: Final = "kafka-consumer-groups"
+_HEADS: Final = {
+    Kind.LISTED_PARTITION: (
+        ("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET"),
+        ("TOPIC", "PARTITION", "CURRENT-OFFSET"),
+    ),
+    Kind.LISTED_MEMBER: (("GROUP", "CONSUMER-ID"),),
+    Kind.LISTED_GROUP: (("GROUP", "COORDINATOR"),),
+}
+"""The first headings; Kafka before 2.1 printed a table of one group without its name."""
+_WORDS: Final = re.compile(r"\S+")
+
+
+class TableReader:
+    """Reads the tables in one file.
+
+    Args:
+        file: its name, for places.
+    """
+
+    def __init__(self, file: str) -> None:
+        self._file = file
+        self._kind: Kind | None = None
+        self._columns: list[str] = []
+
+    @property
+    def active(self) -> bool:
+        """Whether the next line may be a row."""
+        return self._kind is not None
+
+    def read(self, number: int, line: str) -> Event | Literal[True] | None:
+        """The event of a row; True for a heading; None for a line that is no part of a table."""
+        words = _WORDS.findall(line.replace("COORDINATOR (ID)", "COORDINATOR"))
+        if len(words) >= 2 and words[0] in {"GROUP", "TOPIC"}:
+            for kind, heads in _HEADS.items():
+                if any(tuple(words[: len(head)]) == head for head in heads):
+                    self._kind, self._columns = kind, words
+                    return True
+        if self._kind is None:
+            return None
+        if not words:
+            self._kind = None
+            return None
+        event = self._row(self._kind, words, line, Place(self._file, number))
+        if event is None:
+            self._kind = None
+        return event
+
+    def _row(self, kind: Kind, words: list[str], line: str, place: Place) -> Event | None:
+        cells = self._cells(kind, words)
+        if cells is None:
+            return None
+        group = cells.get("GROUP", "")
+        member = cells.get("CONSUMER-ID", "-")
+        details = {
+            name: cells[column]
+            for name, column in (
+                ("lag", "LAG"),
+                ("count", "#PARTITIONS"),
+                ("assignor", "ASSIGNMENT-STRATEGY"),
+                ("host", "HOST"),
+            )
+            if cells.get(column, "-") != "-"
+        }
+        if kind is Kind.LISTED_PARTITION:
+            details["partition"] = f"{cells['TOPIC']}-{cells['PARTITION']}"
+        members = cells.get("#MEMBERS", "")
+        return Event(
+            kind=kind,
+            side=Side.TOOL,
+            place=place,
+            text=line.strip()[:600],
+            maker=MAKER,
+            group=group,
+            member="" if member == "-" else member,
+            instance=cells.get("GROUP-INSTANCE-ID", ""),
+            client="" if cells.get("CLIENT-ID", "-") == "-" else cells["CLIENT-ID"],
+            state=cells.get("STATE", ""),
+            members=int(members) if members.isdecimal() else None,
+            details=details,
+        )
+
+    def _cells(self, kind: Kind, words: list[str]) -> dict[str, str] | None:
+        """The cells of a row by their headings; None if the row does not fit the headings."""
+        columns = list(self._columns)
+        if kind is Kind.LISTED_GROUP and len(words) == len(columns) + 1:
+            words = [words[0], words[1] + words[2], *words[3:]]  # host:port and (id)
+        if kind is Kind.LISTED_MEMBER and len(words) == len(columns) - 1:
+            columns = [name for name in columns if name != "GROUP-INSTANCE-ID"]
+        if len(words) < len(columns) or (
+            kind is not Kind.LISTED_MEMBER and len(words) != len(columns)
+        ):
+            return None
+        cells = dict(zip(columns, words, strict=False))
+        numbers = {Kind.LISTED_PARTITION: "PARTITION", Kind.LISTED_MEMBER: "#PARTITIONS"}
+        number = cells.get(numbers.get(kind, ""), "0")
+        return cells if number.isdecimal() or number == "-" else None

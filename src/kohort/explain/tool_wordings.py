@@ -1,0 +1,21 @@
+"""Messages of ``kafka-consumer-groups`` beside its tables.
+
+In: nothing. Out: `TOOL`. Must not know: frames, tables.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kohort.explain.events import Kind, Side
+from kohort.explain.tables import MAKER
+from kohort.explain.templates import Wording, wording
+
+TOOL: Final[tuple[Wording, ...]] = tuple(
+    wording(Kind.LISTED_GROUP, Side.TOOL, MAKER, template)
+    for template in (
+        "Consumer group '<group>' has no active members",
+        "Consumer group '<group>' is rebalancing",
+        "Consumer group '<group>' does not exist",
+    )
+)

@@ -1,0 +1,69 @@
+"""Clocks of several logs."""
+
+from __future__ import annotations
+
+from itertools import chain
+
+import pytest
+from tests.explain.test_stories import done, joins, member
+
+from kohort.explain.explaining import Explained, Explainer
+from kohort.explain.reading import LogReader
+
+
+def client(at: float, generation: int, gave: str = "", got: str = "") -> list[str]:
+    """The lines of a Java consumer at the time ``at`` of its clock."""
+    who = "[Consumer clientId=svc, groupId=g]"
+
+    def line(at: float, text: str) -> str:
+        return f"[2026-03-01 10:{int(at // 60):02}:{at % 60:06.3f}] INFO {who} {text}"
+
+    return [
+        *([line(at - 1, f"Revoke previously assigned partitions {gave}")] if gave else []),
+        line(at, f"Successfully synced group in generation Generation{{generationId={generation}, "
+                 "memberId='m', protocol='range'}"),
+        *([line(at, f"Adding newly assigned partitions: {got}")] if got else []),
+    ]  # fmt: skip
+
+
+def explain(**logs: list[str]) -> tuple[Explainer, Explained]:
+    events = []
+    for name, lines in logs.items():
+        reader = LogReader(name)
+        events += [e for n, text in enumerate(lines, 1) for e in reader.read(n, text)]
+    explainer = Explainer().feed_all(sorted(events, key=lambda e: e.at or 0))
+    (found,) = explainer.finish()
+    return explainer, found
+
+
+def broker(times: list[float]) -> list[str]:
+    return list(
+        chain.from_iterable(
+            [joins(at - 2, n, member("svc", n)), *done(at, n + 1, members=1, leader_s=0.01)]
+            for n, at in enumerate(times)
+        )
+    )
+
+
+def test_a_clock_that_is_ahead_is_estimated_told_and_corrected() -> None:
+    times = [60.0, 120.0, 180.0]
+    late = [
+        line
+        for n, at in enumerate(times)
+        for line in client(at + 7.02, n + 1, "t-0" if n else "", "t-0")
+    ]
+    explainer, found = explain(broker=broker(times), consumer=late)
+    (skew,) = explainer.skews
+    assert (skew.file, skew.reference, skew.count) == ("consumer", "broker", 3)
+    assert skew.seconds == pytest.approx(7.01)
+    rows = list(found.story.rebalances)
+    assert [row.generation for row in rows] == [1, 2, 3], "one row of both logs"
+    assert [round(stop.seconds, 3) for row in rows for stop in row.stops] == [1.0, 1.0]
+    (first, _) = [stop for row in rows for stop in row.stops]
+    assert first.end == pytest.approx(rows[1].assigned, abs=0.05)
+
+
+def test_clocks_that_agree_are_not_told() -> None:
+    times = [60.0, 120.0]
+    lines = [line for n, at in enumerate(times) for line in client(at + 0.03, n + 1)]
+    assert explain(broker=broker(times), consumer=lines)[0].skews == []
