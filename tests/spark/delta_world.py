@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from tests.spark.fake_engine import FakeTopics, World
+from tests.spark.fake_engine import Application, Checkpoint, FakeTopics, World
 
 from kohort.model.ids import TopicPartition
 from kohort.spark.delta_ledger import DeltaLedger
@@ -45,6 +46,13 @@ class DeltaWorld(World):
 
     def table(self) -> list[tuple[TopicPartition, int]]:
         return rows_of(self.directory)
+
+
+def start(
+    world: DeltaWorld, name: str = "a", checkpoint: Checkpoint | None = None, **more: Any
+) -> tuple[Application, Iterator[str]]:
+    application = Application(world, name, checkpoint or Checkpoint(), **more)
+    return application, application.run()
 
 
 @dataclass

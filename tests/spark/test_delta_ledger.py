@@ -11,14 +11,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.examples import examples
-from tests.spark.fake_engine import Application, Checkpoint, FakeTopics, run_until, survives
+from tests.spark.fake_engine import Checkpoint, FakeTopics, run_until, survives
 from tests.spark.schedules import actions, play
 
 from kohort.model.errors import ConfigError
@@ -31,12 +30,12 @@ from kohort.spark.table import clean, open_ledger, orphans_of
 pytest.importorskip("deltalake", reason="pip install 'kohort[spark]'")
 
 from deltalake import DeltaTable, Schema
-from tests.spark.delta_world import DeltaWorld, open_delta, replay, rows_of
+from tests.spark.delta_world import DeltaWorld, open_delta, replay, rows_of, start
 
 from kohort.spark import delta_log
 from kohort.spark.delta_dead_letters import DeltaDeadLetters
 from kohort.spark.delta_ledger import DeltaLedger
-from kohort.spark.delta_log import COMMITS_PER_CHECKPOINT, Change, DeltaConflict, DeltaLog
+from kohort.spark.delta_log import Change, DeltaConflict, DeltaLog
 from kohort.spark.delta_maintenance import compact, vacuum
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -47,13 +46,6 @@ def world(tmp_path: Path) -> Iterator[DeltaWorld]:
     with DeltaWorld(tmp_path, FakeTopics(2)) as world:
         world.topics.end.update({A: 20, B: 20})
         yield world
-
-
-def start(
-    world: DeltaWorld, name: str = "a", checkpoint: Checkpoint | None = None, **more: Any
-) -> tuple[Application, Iterator[str]]:
-    application = Application(world, name, checkpoint or Checkpoint(), **more)
-    return application, application.run()
 
 
 @pytest.mark.parametrize("point", ["planned", "journalled", "reading", "written", "sunk"])
@@ -91,7 +83,7 @@ def test_a_batch_is_one_commit_with_its_positions_and_fences(world: DeltaWorld) 
 
 @pytest.mark.slow
 @given(script=st.lists(actions, min_size=20, max_size=60), zombie_confirmed=st.booleans())
-@examples(25)
+@examples(15)
 def test_every_record_lands_once_under_kills_pauses_and_rebalances(
     script: list[tuple[str, object, int]], zombie_confirmed: bool
 ) -> None:
@@ -311,25 +303,28 @@ def test_a_log_that_cannot_be_written_stops_the_batch_and_a_restart_goes_on(
 # --- the log
 
 
-def test_checkpoints_are_made_and_old_commits_go(tmp_path: Path) -> None:
+def test_checkpoints_are_made_and_old_commits_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delta_log, "COMMITS_PER_CHECKPOINT", 10)
     ledger = open_delta(tmp_path)
     ledger.note_topic("t", NotedTopic(topic_id="x", partitions=1))
     ledger.acquire([A], 1, "m")
     log = DeltaLog(tmp_path)
     log.set_properties({"delta.logRetentionDuration": "interval 0 days"})
-    for number in range(2 * COMMITS_PER_CHECKPOINT):
+    for number in range(25):
         log.refresh()
         log.commit(Change(numbers={"n": number}, note={}))
         log.checkpoint()
     state = replay(tmp_path)
-    assert len(state.versions) < 2 * COMMITS_PER_CHECKPOINT
+    assert len(state.versions) < 25
     assert state.numbers["kohort/t-0/epoch"] == 1
     again = DeltaLog(tmp_path)
-    assert again.number("n") == 2 * COMMITS_PER_CHECKPOINT - 1
+    assert again.number("n") == 24
     assert again.number("kohort/t-0/epoch") == 1
     # As deltalake reads it.
     again._numbers = None
-    assert again.number("n") == 2 * COMMITS_PER_CHECKPOINT - 1
+    assert again.number("n") == 24
     assert again.number("never") is None
 
 

@@ -41,6 +41,7 @@ from kohort.spark.delta_commits import (
 )
 from kohort.spark.delta_dead_letters import DeltaDeadLetters
 from kohort.spark.delta_log import Change, DeltaConflict, DeltaLog
+from kohort.spark.delta_tidying import DeltaTidying
 from kohort.spark.intent_files import IntentFiles
 from kohort.spark.ledger import (
     Acquired,
@@ -126,6 +127,7 @@ class DeltaLedger:
             )
         self._intents = IntentFiles(directory) if group_id is not None else None
         self._dead = DeltaDeadLetters(directory, self._log)
+        self._tidying = DeltaTidying(directory)
 
     # --- notes
 
@@ -329,6 +331,7 @@ class DeltaLedger:
             # Before old commits go, and their notes with them.
             self._dead.follow()
             self._log.checkpoint()
+        self._tidying.added(sum(row.path is not None for row in rows))
         return Committed(rows=rows, fenced=fenced)
 
     def files(self, *, dead: bool = False) -> dict[str, int]:
@@ -368,7 +371,8 @@ class DeltaLedger:
             )
 
     def close(self) -> None:
-        """See ``SourceLedger.close``; a Delta table is never open between two calls."""
+        """See ``SourceLedger.close``; ends a compaction."""
+        self._tidying.close()
 
     # --- within the lock
 

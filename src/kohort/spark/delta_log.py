@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,6 +37,7 @@ from deltalake.transaction import AddAction, RemoveAction
 
 from kohort.model.errors import ConfigError
 from kohort.spark.durable import make_folder, sync
+from kohort.spark.layout import PLACE
 from kohort.spark.ledger import LedgerError
 
 LOG: Final = logging.getLogger(__name__)
@@ -70,11 +72,15 @@ class DeltaFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """The contents of one commit: numbers to set, files to add, and a note for people."""
+    """The contents of one commit: numbers to set, files to add, and a note for people.
+
+    With ``replaced``, the new files have the rows of these files, and no other ones.
+    """
 
     numbers: Mapping[str, int]
     note: Mapping[str, Any]
     files: Sequence[DeltaFile] = field(default_factory=tuple)
+    replaced: Sequence[DeltaFile] = field(default_factory=tuple)
 
 
 def is_delta(directory: Path) -> bool:
@@ -194,6 +200,28 @@ class DeltaLog:
             return number
         return self._numbers.get(name)
 
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the table."""
+        return pa.schema(self._table.schema())
+
+    def added_files(self) -> list[DeltaFile]:
+        """The files of the snapshot, with their statistics."""
+        found = pa.table(self._table.get_add_actions()).to_pylist()
+        return [
+            DeltaFile(
+                path=each["path"],
+                size=each["size_bytes"],
+                modified_ms=0,
+                stats={
+                    "numRecords": each.get("num_records") or 0,
+                    "minValues": _known(each.get("min")),
+                    "maxValues": _known(each.get("max")),
+                },
+            )
+            for each in found
+        ]
+
     def files(self) -> dict[str, int]:
         """The files of the snapshot, relative to the table, with their sizes in bytes."""
         sizes = self._table._table.get_add_file_sizes()
@@ -234,16 +262,19 @@ class DeltaLog:
             DeltaConflict: a commit since the snapshot set one of the numbers or changed columns.
             LedgerError: the log cannot be written; the change may be committed or not.
         """
-        adds: list[AddAction | RemoveAction] = [
+        new_rows = not change.replaced
+        actions: list[AddAction | RemoveAction] = [
             AddAction(
-                f.path, f.size, {}, f.modified_ms, data_change=True, stats=json.dumps(f.stats)
+                f.path, f.size, {}, f.modified_ms, data_change=new_rows, stats=json.dumps(f.stats)
             )
             for f in change.files
         ]
+        now = time.time_ns() // 1_000_000
+        actions += [RemoveAction(f.path, False, now, f.size, {}) for f in change.replaced]
         numbers = [Transaction(name, number) for name, number in sorted(change.numbers.items())]
         try:
             self._table.create_write_transaction(
-                adds,
+                actions,
                 "append",
                 self._table.schema(),
                 commit_properties=CommitProperties(
@@ -294,34 +325,8 @@ class DeltaLog:
             lambda: self._table.alter.add_columns(fields, post_commithook_properties=_NO_HOOKS)
         )
 
-    def compact(self, target_bytes: int) -> tuple[int, int]:
-        """Replace small files by larger ones; how many were replaced, and how many are new.
-
-        Raises:
-            LedgerError: the log cannot be written, or another program removes the same files.
-        """
-        before = self.files()
-        counts: list[dict[str, int]] = []
-        try:
-            self._alter(
-                lambda: counts.append(
-                    self._table.optimize.compact(
-                        target_size=target_bytes, post_commithook_properties=_NO_HOOKS
-                    )
-                )
-            )
-        except DeltaConflict as error:
-            raise LedgerError(
-                f"{self.directory} was not compacted, since another program changes the same "
-                f"files: {error}; try again later"
-            ) from error
-        new = self.files().keys() - before.keys()
-        for path in new:
-            sync(self.directory / path)
-        return counts[0]["numFilesRemoved"], counts[0]["numFilesAdded"]
-
     def vacuum(self, keep_hours: int) -> list[Path]:
-        """Remove files that commits replaced at least so long ago; raises as ``compact``."""
+        """Remove files that commits replaced at least so long ago; raises as ``commit``."""
         removed: list[str] = []
         self._alter(
             lambda: removed.extend(
@@ -407,6 +412,12 @@ class DeltaLog:
 def _line(error: Exception) -> str:
     """The error without the stack trace that deltalake may append."""
     return str(error).split("\n   0:", maxsplit=1)[0].strip()
+
+
+def _known(values: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The statistics of the columns that every row of kohort has."""
+    found = values or {}
+    return {name: found[name] for name in PLACE if found.get(name) is not None}
 
 
 def _numbers_in(commit: Path) -> dict[str, int]:

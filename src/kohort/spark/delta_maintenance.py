@@ -1,43 +1,81 @@
 """Makes few large files of many small ones in a Delta table, and removes the replaced files.
 
 In: the directory of a table. Out: counts and paths. Must not know: Spark, groups, running batches.
-Both may run while pipelines write: a compaction sets no number, and a batch removes no file.
+
+Pipelines may write meanwhile: a batch removes no file, and a compaction sets none of its numbers.
+Two compactions set the same number, so that one of them is refused. ``deltalake`` has a compaction
+of its own, which commits files before they are on disk.
 """
 
 from __future__ import annotations
 
+import itertools
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from kohort.model.errors import ConfigError
-from kohort.spark.delta_log import DeltaLog, is_delta
-from kohort.spark.layout import DEAD_LETTERS
+from kohort.spark.delta_log import Change, DeltaConflict, DeltaFile, DeltaLog, is_delta
+from kohort.spark.intent_files import IntentFiles
+from kohort.spark.layout import COMPACTED, DEAD_LETTERS
+from kohort.spark.ledger import LedgerError
+from kohort.spark.piece_files import ParquetOutput
 
 TARGET_BYTES: Final = 100 << 20
 KEEP_HOURS: Final = 7 * 24
 """For so long a reader can go on with an older version of the table."""
 
+_LARGE: Final = 0.75
+"""A file of this part of the target stays as it is."""
+_ROWS: Final = 65_536
+_NUMBER: Final = "kohort/compactions"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compacted:
-    """The files that one compaction replaced, and the new ones."""
+    """The number of files that one compaction replaced, and the number of new ones."""
 
-    removed: int
-    added: int
+    removed: int = 0
+    added: int = 0
 
 
-def compact(directory: Path, target_bytes: int = TARGET_BYTES) -> Compacted:
+class Interrupted(Exception):
+    """A compaction was told to stop; files that it has committed stay."""
+
+
+def compact(
+    directory: Path,
+    target_bytes: int = TARGET_BYTES,
+    stopped: Callable[[], bool] = lambda: False,
+) -> Compacted:
     """Replace small files by files of about ``target_bytes``; rows and positions stay.
 
     The replaced files stay on disk until ``vacuum`` removes them.
 
+    Args:
+        directory: the directory of the table.
+        target_bytes: about the size of new files.
+        stopped: asked between some rows; if it returns True, the running file is dropped.
+
     Raises:
         ConfigError: there is no Delta table.
-        LedgerError: the log cannot be read or written.
+        LedgerError: the log cannot be read or written, a file is damaged, or another program
+            changes the same files.
+        Interrupted: ``stopped`` returned True.
     """
-    counts = [log.compact(target_bytes) for log in _logs(directory)]
-    return Compacted(removed=sum(c[0] for c in counts), added=sum(c[1] for c in counts))
+    removed = added = 0
+    # `kohort table clean` must not remove the new files before they are committed.
+    with IntentFiles(directory).locked(alone=False):
+        for log in _logs(directory):
+            for small in _bins(log.added_files(), target_bytes):
+                _replace(log, small, stopped)
+                removed, added = removed + len(small), added + 1
+    return Compacted(removed=removed, added=added)
 
 
 def vacuum(directory: Path, keep_hours: int = KEEP_HOURS) -> list[str]:
@@ -61,3 +99,96 @@ def _logs(directory: Path) -> list[DeltaLog]:
         )
     folders = [directory, directory / DEAD_LETTERS]
     return [DeltaLog(folder) for folder in folders if is_delta(folder)]
+
+
+def _bins(files: Sequence[DeltaFile], target_bytes: int) -> Iterator[list[DeltaFile]]:
+    """Lists of small files, in the order of their rows, that make one file of the target's size."""
+    small = [file for file in files if file.size < _LARGE * target_bytes]
+    small.sort(key=lambda file: (*_least(file.stats), file.path))
+    size = 0
+    together: list[DeltaFile] = []
+    for file in small:
+        together.append(file)
+        size += file.size
+        if size >= target_bytes:
+            yield together
+            together, size = [], 0
+    if len(together) > 1:
+        yield together
+
+
+def _least(stats: Mapping[str, Any]) -> tuple[str, int, int]:
+    """Topic, partition and offset of the first row, as far as the statistics tell."""
+    least = stats.get("minValues", {})
+    return least.get("topic", ""), least.get("partition", 0), least.get("offset", 0)
+
+
+def _replace(log: DeltaLog, small: Sequence[DeltaFile], stopped: Callable[[], bool]) -> None:
+    """Write the rows of some files into one file, and commit it in their place."""
+    number = log.number(_NUMBER) or 0
+    output = ParquetOutput(log.directory, COMPACTED, f"{uuid.uuid4().hex}.parquet", log.schema)
+    try:
+        for file in small:
+            for batch in _batches(log, file):
+                if stopped():
+                    raise Interrupted
+                output.add(_fitted(batch, log.schema))
+        path = output.finish()
+    except (OSError, pa.ArrowException) as error:
+        raise LedgerError(f"{log.directory} was not compacted: {error}") from error
+    finally:
+        output.abandon()
+    expected = sum(int(file.stats.get("numRecords", 0)) for file in small)
+    if path is None or output.rows != expected:
+        raise LedgerError(
+            f"{log.directory} was not compacted: the log has {expected} rows in {len(small)} "
+            f"files, they have {output.rows}; `kohort table verify` names the damaged files"
+        )
+    status = (log.directory / path).stat()
+    new = DeltaFile(
+        path=path,
+        size=status.st_size,
+        modified_ms=status.st_mtime_ns // 1_000_000,
+        stats=_joined([file.stats for file in small]),
+    )
+    try:
+        log.commit(
+            Change(
+                numbers={_NUMBER: number + 1},
+                note={"compacted": len(small)},
+                files=[new],
+                replaced=small,
+            )
+        )
+    except DeltaConflict as error:
+        (log.directory / path).unlink()
+        raise LedgerError(
+            f"{log.directory} was not compacted, since another program changes the same files: "
+            f"{error}; try again later"
+        ) from error
+
+
+def _batches(log: DeltaLog, file: DeltaFile) -> Iterator[pa.RecordBatch]:
+    with pq.ParquetFile(log.directory / file.path, page_checksum_verification=True) as source:
+        yield from source.iter_batches(_ROWS)
+
+
+def _fitted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The batch with the columns and types of the table; a column that it has not is null."""
+    columns = [
+        batch.column(each.name).cast(each.type)
+        if each.name in batch.schema.names
+        else pa.nulls(batch.num_rows, each.type)
+        for each in schema
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _joined(stats: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Statistics of the rows of several files, for the columns that all of them know."""
+    joined: dict[str, Any] = {"numRecords": sum(int(each.get("numRecords", 0)) for each in stats)}
+    for name, choose in (("minValues", min), ("maxValues", max)):
+        known = [each.get(name, {}) for each in stats]
+        columns = set(known[0]).intersection(*itertools.islice(known, 1, None))
+        joined[name] = {column: choose(each[column] for each in known) for column in columns}
+    return joined

@@ -12,6 +12,8 @@ import zlib
 
 DATA = "data"
 DEAD_LETTERS = "_kohort/dead-letters"
+COMPACTED = "compacted"
+"""Folder of the files that a compaction of a Delta table makes."""
 CHECKPOINTS = "_kohort/checkpoints"
 TEMPORARY = ".writing"
 """Suffix of an unfinished file."""

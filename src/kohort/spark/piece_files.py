@@ -102,8 +102,15 @@ def _runs(batch: pa.RecordBatch) -> Iterator[tuple[TopicPartition, pa.RecordBatc
 
 
 @dataclass(slots=True)
-class _Output:
-    """One Parquet file that is being written."""
+class ParquetOutput:
+    """One Parquet file that is being written.
+
+    Args:
+        directory: of the table.
+        folder: below the directory.
+        name: of the file.
+        schema: of the rows.
+    """
 
     directory: Path
     folder: str
@@ -118,6 +125,7 @@ class _Output:
 
     @property
     def path(self) -> str:
+        """The path of the finished file, relative to the table."""
         return f"{self.folder}/{self.name}"
 
     @property
@@ -125,6 +133,7 @@ class _Output:
         return self.directory / self.folder / (self.name + TEMPORARY)
 
     def add(self, rows: pa.RecordBatch) -> None:
+        """Write rows, perhaps later."""
         if not rows.num_rows:
             return
         self.rows += rows.num_rows
@@ -149,6 +158,7 @@ class _Output:
         return self.path
 
     def abandon(self) -> None:
+        """Remove an unfinished file; nothing happens to a finished one."""
         if self._writer is not None:
             self._writer.close()
             self._temporary.unlink(missing_ok=True)
@@ -182,8 +192,8 @@ class _PieceWriter:
         folder = f"{partition.topic}/{partition.partition}"
         name = f"{mark}-{uuid.uuid4().hex}.parquet"
         kept = pa.schema([schema.field(n) for n in self._names])
-        self._good = _Output(directory, f"{DATA}/{folder}", name, kept)
-        self._dead = _Output(directory, f"{DEAD_LETTERS}/{folder}", name, DEAD_SCHEMA)
+        self._good = ParquetOutput(directory, f"{DATA}/{folder}", name, kept)
+        self._dead = ParquetOutput(directory, f"{DEAD_LETTERS}/{folder}", name, DEAD_SCHEMA)
         self._first: int | None = None
         self._last = -1
 

@@ -19,7 +19,7 @@ import google_crc32c
 from kohort.host.identity import this_host
 from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
-from kohort.spark.layout import DATA, DEAD_LETTERS
+from kohort.spark.layout import COMPACTED, DATA, DEAD_LETTERS
 from kohort.spark.ledger import Ledger, ManifestRow, Seal
 from kohort.spark.one_host import OneHost
 from kohort.spark.sqlite_ledger import LEDGER_PATH, SqliteLedger, path_of
@@ -187,7 +187,7 @@ def _partition_of(orphan: Orphan) -> TopicPartition | None:
 
 
 def _files(directory: Path) -> Iterator[Path]:
-    for folder in (DATA, DEAD_LETTERS):
+    for folder in (DATA, DEAD_LETTERS, COMPACTED):
         for path in (directory / folder).rglob("*"):
             if path.is_file() and path.parent.name != _DELTA_LOG:
                 yield path
