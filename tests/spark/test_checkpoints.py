@@ -32,6 +32,14 @@ def test_a_name_that_is_no_file_name_is_refused(tmp_path: Path, name: str) -> No
         locked_checkpoint(tmp_path, name).__enter__()
 
 
+def test_checkpoints_that_cannot_be_written_are_an_error(tmp_path: Path) -> None:
+    """It was a stack trace. A file in place of the folder fails also for root."""
+    (tmp_path / "_kohort").mkdir()
+    (tmp_path / "_kohort" / "checkpoints").write_text("")
+    with pytest.raises(ConfigError, match=r"cannot write .*a\.lock.*: File exists; give this user"):
+        locked_checkpoint(tmp_path, "a").__enter__()
+
+
 @pytest.mark.parametrize("replaced", [False, True])
 def test_a_query_stops_when_its_lock_was_removed(tmp_path: Path, replaced: bool) -> None:
     """Finding S19: two queries ran on one checkpoint until Spark noticed."""

@@ -48,18 +48,25 @@ def locked_checkpoint(output: Path, name: str | None) -> Iterator[Checkpoint]:
     Two queries on one checkpoint would each look like a restart of the other.
 
     Raises:
-        ConfigError: the name is not allowed, or an application with this name runs.
+        ConfigError: the name is not allowed, an application with this name runs, or the checkpoints
+            cannot be written.
     """
     if name is not None and not re.fullmatch(r"[A-Za-z0-9._-]{1,100}", name):
         raise ConfigError(
             f"--name is {name!r}, expected at most 100 letters, digits, '.', '_' and '-'"
         )
     folder = output / CHECKPOINTS
-    folder.mkdir(parents=True, exist_ok=True)
     candidates = [name] if name is not None else [f"application-{n}" for n in range(1, 1_000)]
     for candidate in candidates:
         lock = folder / f"{candidate}.lock"
-        handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+        except OSError as error:
+            raise ConfigError(
+                f"cannot write {lock}, the lock of a checkpoint: {error.strerror}; give this user "
+                f"the right to write {folder}, on a disk with free space"
+            ) from error
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

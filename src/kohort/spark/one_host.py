@@ -5,7 +5,7 @@ error. Must not know: SQLite, Spark.
 
 SQLite's locks and its shared memory do not reach another host, so two hosts would damage a ledger
 on a network file system. The note is a file beside the ledger: a second host must not even open the
-ledger.
+ledger (ADR 0060).
 """
 
 from __future__ import annotations
