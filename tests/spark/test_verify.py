@@ -95,7 +95,7 @@ def test_another_topic_and_a_late_begin_of_an_added_partition_are_found(
     source, directory = whole
     name = f"topic/{source.topic}"
     told = json.dumps({"topic_id": "another", "partitions": 1})
-    change_manifest(directory, "INSERT INTO meta VALUES (?, ?)", name, told)
+    change_manifest(directory, "INSERT OR REPLACE INTO meta VALUES (?, ?)", name, told)
     change_manifest(directory, "DELETE FROM manifest WHERE partition = 1 AND begin_offset = 0")
     found = troubles(compare(whole))
     assert "the table has records of topic id another, the topic has the id " in found

@@ -139,7 +139,7 @@ class TopicChecks:
     def _check_leaders(
         self, positions: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, Position]
     ) -> None:
-        """Find logs that an election cut and that have grown beyond the position since (ADR 0061)."""
+        """Find logs that an election cut and that are longer than the position now (ADR 0061)."""
         elected = {
             partition: ends[partition].leader_epoch
             for partition in positions
