@@ -39,9 +39,9 @@ from kohort.cli.output import (
     print_json,
 )
 from kohort.client.admin import Admin
-from kohort.client.config import ClientSettings, parse_client_settings
+from kohort.client.config import parse_client_settings
 from kohort.client.errors import RequestFailed
-from kohort.client.producing import DeliveryFailed, IdempotentProducer
+from kohort.client.producing import BATCH_BYTES, DeliveryFailed, IdempotentProducer
 from kohort.model.errors import ConfigError
 
 COMPRESSIONS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -70,38 +70,49 @@ class Form:
     key_separator: bytes | None
     null_marker: bytes | None
 
-    def record(self, line: bytes) -> dict[str, Any] | None:
+    def record(self, line: bytes) -> tuple[bytes | None, bytes | None] | None:
         """Key and value of a line; None if it has no separator."""
         key, value = None, line
         if self.key_separator is not None:
             key, separator, value = line.partition(self.key_separator)
             if not separator:
                 return None
-        if self.null_marker is not None:
-            key = None if key == self.null_marker else key
-            return {"key": key, "value": None if value == self.null_marker else value}
-        return {"key": key, "value": value}
+        marker = self.null_marker
+        if marker is None:
+            return key, value
+        return None if key == marker else key, None if value == marker else value
 
 
 @dataclass(slots=True)
 class Tally:
-    """The answers so far; ``size`` is the bytes of the values."""
+    """The records that were given to the producer, and those that were not written.
 
-    records: int = 0
+    ``size`` is the bytes of the values.
+    """
+
+    given: int = 0
     size: int = 0
-    partitions: Counter[int] = field(default_factory=Counter)
+    lost: int = 0
+    """Records without an answer at the end."""
     failures: Counter[int] = field(default_factory=Counter)
     errors: dict[int, KafkaError] = field(default_factory=dict)
 
+    @property
+    def failed(self) -> int:
+        """The records that were not written, as far as is known."""
+        return self.failures.total() + self.lost
+
+    @property
+    def records(self) -> int:
+        """The records that were written."""
+        return self.given - self.failed
+
     def answered(self, error: KafkaError | None, message: Message | None) -> None:
-        """Count one answer; librdkafka calls it."""
-        if error is None and message is not None:
-            self.records += 1
-            self.size += len(message)
-            self.partitions[message.partition() or 0] += 1
-        elif error is not None:
+        """Count a record that was not written; librdkafka calls it."""
+        if error is not None:
             self.failures[error.code()] += 1
             self.errors.setdefault(error.code(), error)
+            self.size -= 0 if message is None else len(message)
 
     def problems(self, topic: str) -> list[str]:
         """A sentence for each kind of failure."""
@@ -204,7 +215,9 @@ def produce(
     more: dict[str, Any] = {} if partition is None else {"partition": partition}
     if headers:
         more["headers"] = [(name, value.encode()) for name, value in map(_header, headers)]
-    producer = _producer(settings, largest, compression, acks)
+    producer = IdempotentProducer(
+        settings, largest, compression=compression, acks=acks, failures_only=True
+    )
     writer = Writer(producer=producer, topic=topic, form=form, more=more)
     began = time.monotonic()
     problems = []
@@ -242,20 +255,12 @@ def _check_partition(admin: Admin, topic: str, partition: int | None) -> None:
         )
 
 
-def _largest_batch(admin: Admin, topic: str) -> int | None:
-    """The largest batch that the topic takes; None if this user may not know."""
+def _largest_batch(admin: Admin, topic: str) -> int:
+    """The largest batch that the topic takes; librdkafka's default if this user may not know."""
     try:
         return int(admin.topic_settings(topic)["max.message.bytes"].value or 1)
     except (RequestFailed, KeyError):
-        return None
-
-
-def _producer(
-    settings: ClientSettings, largest: int | None, compression: str, acks: str
-) -> IdempotentProducer:
-    if largest is None:
-        return IdempotentProducer(settings, compression=compression, acks=acks)
-    return IdempotentProducer(settings, largest, compression=compression, acks=acks)
+        return BATCH_BYTES
 
 
 @dataclass(slots=True, kw_only=True)
@@ -272,16 +277,26 @@ class Writer:
         self, lines: Iterable[tuple[str, int, bytes]], advance: Callable[[int], None]
     ) -> list[str]:
         """Write the lines; a problem that ended this early."""
-        answered, read = self.tally.answered, 0
+        produce, record_of, topic, more = (
+            self.producer.produce,
+            self.form.record,
+            self.topic,
+            self.more,
+        )
+        answered, tally, read = self.tally.answered, self.tally, 0
         try:
             for at, (name, number, line) in enumerate(lines, 1):
-                record = self.form.record(line)
+                record = record_of(line)
                 if record is None:
                     return [
                         f"line {number} of {name} has no key separator, expected KEY, the "
                         "separator, VALUE; the lines before it were written"
                     ]
-                self.producer.produce(self.topic, on_delivery=answered, **record, **self.more)
+                key, value = record
+                produce(topic, value=value, key=key, on_delivery=answered, **more)
+                tally.given = at
+                if value is not None:
+                    tally.size += len(value)
                 read += len(line) + 1
                 if at % LOOK_EVERY == 0:
                     self.producer.look()
@@ -300,6 +315,7 @@ class Writer:
         try:
             self.producer.wait()
         except DeliveryFailed as error:
+            self.tally.lost = self.producer.unanswered()
             return [str(error)]
         finally:
             self.producer.close()
@@ -333,7 +349,6 @@ def _as_json(topic: str, tally: Tally, seconds: float, problems: list[str]) -> d
         "records": tally.records,
         "bytes": tally.size,
         "seconds": round(seconds, 3),
-        "partitions": {str(number): count for number, count in sorted(tally.partitions.items())},
-        "failed": sum(tally.failures.values()),
+        "failed": tally.failed,
         "errors": problems,
     }

@@ -20,7 +20,7 @@ from kohort.model.errors import ConfigError
 
 _LONGEST_S: Final = 30.0
 """The producer tries to deliver a record for so long."""
-_BATCH_BYTES: Final = 1_000_000
+BATCH_BYTES: Final = 1_000_000
 """librdkafka's default."""
 _MOST_RECORD_BYTES: Final = 100_000_000
 """The broker decides which records are too large, not the producer."""
@@ -41,6 +41,9 @@ class IdempotentProducer:
         acks: the replicas that must have a record before it counts as written. Unless this is
             ``all`` the producer is not idempotent: a retry may write a record twice, as in Kafka.
 
+        failures_only: call ``on_delivery`` only for records that were not written, which takes less
+            CPU time.
+
     Raises:
         ConfigError: librdkafka refuses a setting.
     """
@@ -48,11 +51,12 @@ class IdempotentProducer:
     def __init__(
         self,
         settings: ClientSettings,
-        batch_bytes: int = _BATCH_BYTES,
+        batch_bytes: int = BATCH_BYTES,
         *,
         gapless: bool = False,
         compression: str = "lz4",
         acks: str = "all",
+        failures_only: bool = False,
     ) -> None:
         try:
             self._producer = confluent_kafka.Producer(
@@ -65,7 +69,8 @@ class IdempotentProducer:
                     "enable.gapless.guarantee": gapless,
                     "linger.ms": 5,
                     "compression.type": compression,
-                    "batch.size": min(batch_bytes, _BATCH_BYTES),
+                    "delivery.report.only.error": failures_only,
+                    "batch.size": min(batch_bytes, BATCH_BYTES),
                     "message.max.bytes": _MOST_RECORD_BYTES,
                     "message.timeout.ms": int(_LONGEST_S * 1_000),
                 },
@@ -91,7 +96,8 @@ class IdempotentProducer:
                 deadline = deadline or now + _LONGEST_S
                 if now > deadline:
                     raise DeliveryFailed("the producer's queue stayed full") from None
-                self._poll(0.1)
+                # Short: an answer without a call does not end it.
+                self._poll(0.01)
             except KafkaException as error:
                 raise DeliveryFailed(
                     f"a record for {topic} was refused: {error.args[0]}"
@@ -110,6 +116,10 @@ class IdempotentProducer:
             # librdkafka would keep the records of a producer that is over until they time out.
             self._producer.purge()
             self._producer.poll(0)
+
+    def unanswered(self) -> int:
+        """The number of records without an answer so far."""
+        return len(self._producer)
 
     def wait(self) -> None:
         """Wait until every record was answered.
