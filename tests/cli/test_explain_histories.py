@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,26 @@ def test_stops_moves_and_duplicates_of_a_history_are_those_that_the_lab_measured
     assert sum(row["moved"] for row in rows) == real["moves"]
     assert sum(row["duplicates"]["value"] for row in rows) == real["duplicates"]
     assert not group["dated"], "the lab's time is no time of day"
+
+
+def test_a_trace_has_rebalances_and_a_row_for_each_partition_without_overlaps(
+    tmp_path: Path,
+) -> None:
+    history, made = tmp_path / "lab.jsonl", tmp_path / "trace.json"
+    options = ["restart", "--members", "3", "--partitions", "4", "--restore-s", "0", "--no-check"]
+    CliRunner().invoke(lab_run, [*options, "--history", str(history)])
+    assert CliRunner().invoke(explain, [str(history), "--trace", str(made)]).exit_code == 0
+    events = json.loads(made.read_text("utf-8"))["traceEvents"]
+    rows = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"}
+    assert rows[1] == "rebalances"
+    assert sorted(rows.values())[:4] == sorted(f"{rows[2][:-2]}-{n}" for n in range(4))
+    slices = [event for event in events if event["ph"] == "X"]
+    assert any("a member left" in event["name"] for event in slices if event["tid"] == 1)
+    for row in rows:
+        mine = sorted((e["ts"], e["ts"] + e["dur"]) for e in slices if e["tid"] == row)
+        assert mine, "each row has slices"
+        if row > 1:
+            assert all(first[1] <= second[0] for first, second in pairwise(mine))
 
 
 def test_histories_of_a_broker_and_its_consumers_are_one_story(tmp_path: Path) -> None:

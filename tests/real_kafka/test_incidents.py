@@ -137,3 +137,36 @@ def test_a_group_of_the_new_protocol_is_explained_from_the_offsets_topic(
     assert (joined["cause"], joined["client"]) == ("a new member joined", "two")
     assert (joined["moved"], joined["needless"], len(joined["stops"])) == (2, 0, 2)
     assert all(stop["partition"].startswith(name) for stop in joined["stops"])
+
+
+def test_a_killed_members_dead_time_is_that_of_the_clients_own_clocks(
+    real_kafka: RealKafka, tmp_path: Path
+) -> None:
+    """From the log with the offsets topic, and with the histories of the two consumers."""
+    address, group = real_kafka.bootstrap_servers, f"dead-{uuid.uuid4().hex}"
+    histories = [tmp_path / "victim.jsonl", tmp_path / "other.jsonl"]
+    recorded = VICTIM.replace(
+        '"heartbeat.interval.ms": 200', '"heartbeat.interval.ms": 200, "kohort.history.file": '
+        "sys.argv[4]"
+    )  # fmt: skip
+    with topic(address, 2) as name:
+        settings = {**QUICK, "bootstrap.servers": address, "group.id": group, "client.id": "other"}
+        settings["kohort.history.file"] = str(histories[1])
+        command = [sys.executable, "-c", recorded, address, group, name, str(histories[0])]
+        with Consumer(settings) as other, subprocess.Popen(command, stdout=subprocess.PIPE) as dies:
+            other.subscribe([name])
+            until(lambda: len(other.assignment()) == 1, other)
+            assert dies.stdout is not None
+            dies.stdout.readline()
+            killed_at = time.time()
+            dies.kill()
+            until(lambda: len(other.assignment()) == 2, other)
+            own_s = time.time() - killed_at
+        log = [str(real_kafka.log()), "--group", group]
+        with_topic, with_clients = ["--bootstrap", address], list(map(str, histories))
+        for source, known in ((with_topic, "bounded"), (with_clients, "measured")):
+            done = CliRunner().invoke(explain, [*log, *source, "--json"])
+            (found,) = json.loads(done.stdout)["groups"]
+            rows = [row for row in found["rebalances"] if row["dead"] and row["dead"]["value"] > 1]
+            assert [row["dead"]["known"] for row in rows] == [known], source
+            assert rows[0]["dead"]["value"] == pytest.approx(own_s, rel=0.1), source

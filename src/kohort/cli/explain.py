@@ -8,6 +8,7 @@ Must not know: the meaning of lines (``kohort.explain``). Memory does not grow w
 from __future__ import annotations
 
 import heapq
+import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
@@ -37,6 +38,7 @@ from kohort.explain.explaining import MOST_GROUPS, Explained, Explainer
 from kohort.explain.findings import span_text, timeout_near
 from kohort.explain.page import page
 from kohort.explain.stories import Rebalance, Story
+from kohort.explain.trace import trace
 from kohort.history.fewest_moves import fewest_moves
 from kohort.model.errors import ConfigError
 
@@ -59,6 +61,7 @@ Files: TypeAlias = Sequence[LogFile | HistoryFile]
     "--group", "groups", multiple=True, metavar="GROUP", help="Only this group; repeatable."
 )
 @click.option("--html", type=FILE, help="Write a page with pictures to this file.")
+@click.option("--trace", "traced", type=FILE, help="Write a trace for Perfetto to this file.")
 @json_option
 def explain(
     *,
@@ -66,14 +69,16 @@ def explain(
     bootstrap: str | None,
     groups: tuple[str, ...],
     html: Path | None,
+    traced: Path | None,
     as_json: bool,
 ) -> None:
     """Explain why groups rebalanced, from logs and from the offsets topic.
 
     The logs may be those of Kafka's brokers (1.0 to 4.3) and of clients (Java, librdkafka,
-    kafka-python, aiokafka, franz-go, KafkaJS, brod), plain or JSON, with prefixes of containers.
-    Several logs are merged by time. The offsets topic of a live cluster has each generation with
-    its assignment, and adds the moves of partitions and the pauses between commits.
+    kafka-python, aiokafka, franz-go, sarama, KafkaJS, brod), plain or JSON, with prefixes of
+    containers; histories of kohort; the output of kafka-consumer-groups and of dumps of the offsets
+    topic. Several files are merged by time. The offsets topic of a live cluster has each generation
+    with its assignment, and adds the moves of partitions and the stops between commits.
     """
     if not files and bootstrap is None:
         raise ConfigError("nothing to explain: name log files, or --bootstrap-server of a cluster")
@@ -96,6 +101,9 @@ def explain(
     if html is not None:
         with writing(html):
             html.write_text(page(found, map(_headline, found), _time), encoding="utf-8")
+    if traced is not None:
+        with writing(traced):
+            traced.write_text(json.dumps(trace(found)), encoding="utf-8")
     if as_json:
         told = [_as_json(each) for each in found]
         print_json({"groups": told, "logs": [log.as_json() for log in logs]})

@@ -36,6 +36,8 @@ _CALLBACKS: Final = {
 _KINDS: Final[dict[type, Kind]] = {
     c.ProcessStopped: Kind.PROCESS_ENDED,
     c.ProcessKilled: Kind.PROCESS_ENDED,
+    c.PollReturned: Kind.PROGRESS,
+    c.RequestSent: Kind.PROGRESS,
     m.SessionUnconfirmed: Kind.SESSION_EXPIRED,
     m.GenerationJoined: Kind.SYNCED,
 }

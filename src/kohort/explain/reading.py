@@ -20,7 +20,7 @@ from kohort.explain.wordings import understood
 
 _MAYBE: Final = (
     *("roup", "oordinator", "eartbeat", "ember", "ebalanc", "ommit", "MAXPOLL", "poll"),
-    *("assign()", "assigned", "eneration", "__consumer_offsets"),
+    *("assign", "eneration", "__consumer_offsets"),
 )
 """A line without any of these tells nothing about a group: most lines of a broker's log. Looking
 for plain texts takes a quarter of the time of a regular expression."""
@@ -103,7 +103,7 @@ class LogReader:
             if row is not None:
                 counts.understood += 1
                 return [] if row is True else [row]
-        if not any(word in line for word in _MAYBE):
+        if not _may_be(line):
             counts.others += 1
             return []
         frame = framed(line)
@@ -202,6 +202,13 @@ class LogReader:
             texts["client"] = found[1] or found[2]
         for name, key in (("group", "groupId"), ("member", "memberId"), ("client", "clientId")):
             texts[name] = texts[name] or str(frame.fields.get(key) or "")
+
+
+def _may_be(line: str) -> bool:
+    for word in _MAYBE:  # noqa: SIM110 - a quarter faster than any(): most lines come here only
+        if word in line:
+            return True
+    return False
 
 
 def _in_pairs(frame: Framed) -> tuple[Wording, dict[str, str]] | None:

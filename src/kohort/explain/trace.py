@@ -1,0 +1,93 @@
+"""Explanations as a trace that Perfetto and Chrome open: generations, and the owners of partitions.
+
+In: `Explained` values. Out: a value for JSON, in Chrome's trace format. Must not know: files.
+
+A group is a process of the trace. Its first row has the rebalances, each further row a partition
+with its owners one after another: a gap is a time in which nobody owned the partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from kohort.explain.explaining import Explained
+from kohort.explain.ownership import Owned
+from kohort.explain.stories import Rebalance
+
+_MICROS: Final = 1_000_000
+_REBALANCES: Final = 1
+_FIRST_PARTITION: Final = 2
+
+
+def trace(explained: Iterable[Explained]) -> dict[str, Any]:
+    """The trace; times are microseconds since 1970, or of a day if the logs have no dates."""
+    events = [
+        event for number, each in enumerate(explained, 1) for event in _group(each, process=number)
+    ]
+    return {"traceEvents": events, "displayTimeUnit": "ms"}
+
+
+def _group(each: Explained, process: int) -> Iterator[dict[str, Any]]:
+    story = each.story
+    yield _name("process_name", process, 0, f"group {story.group}")
+    yield _name("thread_name", process, _REBALANCES, "rebalances")
+    for rebalance in story.rebalances:
+        if rebalance.ended is not None:
+            yield _rebalance(rebalance, process)
+    partitions = sorted({owned.partition for owned in story.owned}, key=_natural)
+    rows = {partition: row for row, partition in enumerate(partitions, _FIRST_PARTITION)}
+    for partition, row in rows.items():
+        yield _name("thread_name", process, row, partition)
+    ends: dict[str, float] = {}
+    for owned in sorted(story.owned, key=lambda o: (o.partition, o.begin)):
+        # Slices of one row must not overlap: two sources may report one ownership.
+        begin = max(owned.begin, ends.get(owned.partition, owned.begin))
+        ends[owned.partition] = max(begin, owned.end)
+        if owned.end > begin:
+            yield _owned(owned, begin, process, rows[owned.partition])
+
+
+def _rebalance(rebalance: Rebalance, process: int) -> dict[str, Any]:
+    end = rebalance.ended or 0.0
+    begin = min(rebalance.began if rebalance.began is not None else end, end)
+    args = {
+        "cause": rebalance.cause.value,
+        "member": rebalance.instance or rebalance.member,
+        "join_s": rebalance.join_s,
+        "leader_s": rebalance.leader_s,
+        "moved": rebalance.moved,
+        "needless": rebalance.needless,
+        "longest_stop_s": None if rebalance.dead is None else rebalance.dead.value,
+        "partition_seconds": None if rebalance.cost is None else rebalance.cost.value,
+    }
+    return {
+        "ph": "X",
+        "pid": process,
+        "tid": _REBALANCES,
+        "ts": round(begin * _MICROS),
+        "dur": max(1, round((end - begin) * _MICROS)),
+        "name": f"generation {rebalance.generation}: {rebalance.cause.value}",
+        "args": {name: value for name, value in args.items() if value not in {None, ""}},
+    }
+
+
+def _owned(owned: Owned, begin: float, process: int, row: int) -> dict[str, Any]:
+    return {
+        "ph": "X",
+        "pid": process,
+        "tid": row,
+        "ts": round(begin * _MICROS),
+        "dur": max(1, round((owned.end - begin) * _MICROS)),
+        "name": owned.owner,
+        "args": {"partition": owned.partition},
+    }
+
+
+def _name(what: str, process: int, row: int, name: str) -> dict[str, Any]:
+    return {"ph": "M", "pid": process, "tid": row, "name": what, "args": {"name": name}}
+
+
+def _natural(partition: str) -> tuple[str, int]:
+    topic, _, number = partition.rpartition("-")
+    return topic, int(number) if number.isdecimal() else 0
