@@ -89,3 +89,13 @@ def test_sarama_tells_its_group_in_front() -> None:
     (event,) = reader.read(1, text)
     assert (event.kind, event.group, event.maker) == (Kind.LOST, "g", "sarama")
     assert (event.at, event.dated) == (NOON, True)
+
+
+@pytest.mark.parametrize("told", [1_772_366_400.25, 1_772_366_400_250, "1772366400.250"])
+def test_json_lines_may_have_seconds_or_milliseconds(told: object) -> None:
+    found = framed(json.dumps({"ts": told, "msg": TEXT}))
+    assert (found.at, found.dated, found.text) == (NOON + 0.25, True, TEXT)
+
+
+def test_numbers_that_are_no_date_are_no_time() -> None:
+    assert time_in("2026-13-45 99:99:99,999 of 9999-01-01T00:00:00")[1] is False

@@ -299,3 +299,13 @@ def test_assignors_that_do_not_fit_are_named() -> None:
         "fatal error: The group member's supported protocols are inconsistent"
     )
     assert names(explain([text])) == ["assignors do not fit"]
+
+
+def test_a_high_generation_without_a_rebalance_is_a_storm_without_a_cause() -> None:
+    text = (
+        "[2026-03-01 10:00:00,000] INFO [Consumer clientId=c, groupId=g] JoinGroup failed: x. Sent "
+        "generation was Generation{generationId=76025, memberId='m', protocol='range'}"
+    )
+    synced = "Reconciling assignment with local epoch 76025"
+    lines = [text, f"[2026-03-01 10:00:01,000] INFO [Consumer clientId=c, groupId=g] {synced}"]
+    assert names(explain(lines))[0] == "storm"

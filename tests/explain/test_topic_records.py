@@ -63,6 +63,7 @@ def test_other_and_damaged_lines_are_no_records() -> None:
     whole = line(2, '{"group":"g"}', GROUP % APART)
     for text in (whole[:-9], whole.replace("members", "x"), '{"key":5}', '{"key":{"type":"2"}}'):
         assert dumped(text, "dump", 1) == []
+    assert dumped(line(3, '{"groupId":"g"}', '{"epoch":1}', at=10**20), "dump", 1) == []
     header = "baseOffset: 0 lastOffset: 4 count: 5 position: 0 CreateTime: 1795645908739"
     assert dumped(header, "dump", 1) == []
 

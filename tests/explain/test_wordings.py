@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from time import process_time
 
 import pytest
 
@@ -37,6 +38,24 @@ def test_each_wording_finds_the_values_of_its_message() -> None:
         assert found is not None, own.template
         assert found[0].kind is own.kind, own.template
         assert found[1] == values, f"a less special wording comes before {own.template}"
+
+
+def test_a_long_text_is_read_with_the_same_values() -> None:
+    for own in WORDINGS:
+        text, values = example(own.template)
+        for name in values.keys() - NUMBERS:
+            longer = "v" * 2_000
+            assert own.match(text.replace(values[name], longer)) == {**values, name: longer}
+
+
+def test_a_hostile_text_costs_no_seconds() -> None:
+    (own,) = [w for w in WORDINGS if w.template.startswith("Static member with groupInstanceId=")
+              and "Replacing" in w.template]  # fmt: skip
+    first, *middle, _ = re.split(r"<\w+>", own.template)
+    text = first + "".join(part * 64 for part in middle) + own.mark + "!"
+    begun = process_time()
+    assert own.match(text) is None
+    assert process_time() - begun < 2, "a pattern that tries all ways takes ten seconds"
 
 
 @pytest.mark.parametrize("maker", ["Kafka", "librdkafka", "kafka-python", "aiokafka", "sarama"])

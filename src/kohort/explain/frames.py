@@ -15,12 +15,16 @@ from functools import lru_cache
 from typing import Any, Final
 
 _DATE_TIME: Final = re.compile(
-    r"(\d{4})[-/](\d\d)[-/](\d\d)[ T](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?(Z|[+-]\d\d:?\d\d)?"
+    r"((?:19|20)\d\d)[-/](0[1-9]|1[0-2])[-/](0[1-9]|[12]\d|3[01])[ T](\d\d):(\d\d):(\d\d)"
+    r"(?:[.,](\d{1,9}))?(Z|[+-]\d\d:?\d\d)?",
+    re.ASCII,
 )
 _EPOCH: Final = re.compile(r"(?<![\d.])(\d{10})\.(\d{3,6})(?!\d)")
 _CLOCK: Final = re.compile(
     r"(?<![\d:])(\d{1,2}):(\d\d):(\d\d)(?:[.,](\d{1,6}))?(?: ([AP]M))?(?![:\d])"
 )
+_YEAR_2001: Final = 1e9
+_YEAR_2286: Final = 1e10
 _FRAME_LENGTH: Final = 160
 """A time stands in the first characters of a line."""
 _COMPOSE: Final = re.compile(r"([A-Za-z0-9][\w.@-]*) +\| (?=\S)")
@@ -59,8 +63,8 @@ def framed(line: str) -> Framed:
         fields = found
         text = next((str(found[name]) for name in _MESSAGES if found.get(name)), "")
         inner = framed(text) if text else Framed("")
-        outer = next((str(found[name]) for name in _TIMES if found.get(name)), "")
-        at, dated = (inner.at, inner.dated) if inner.dated else time_in(outer)
+        outer = next((found[name] for name in _TIMES if found.get(name)), "")
+        at, dated = (inner.at, inner.dated) if inner.dated else _told_time(outer)
         return Framed(inner.text, at, dated, source or inner.source, fields)
     if 'msg="' in stripped and (fields := _logfmt(stripped)).get("msg"):
         return Framed(fields["msg"], at, dated, source, fields)
@@ -81,6 +85,16 @@ def time_in(text: str) -> tuple[float | None, bool]:
     hour = int(clock[1]) % 12 + 12 * (clock[5] == "PM") if clock[5] else int(clock[1])
     seconds = hour * 3_600 + int(clock[2]) * 60 + int(clock[3])
     return seconds + int((clock[4] or "0").ljust(6, "0")) / 1e6, False
+
+
+def _told_time(told: object) -> tuple[float | None, bool]:
+    """The time in a field of a JSON line: text, or seconds or milliseconds since 1970."""
+    if isinstance(told, int | float) and not isinstance(told, bool):
+        for unit in (1, 1_000):
+            if _YEAR_2001 <= told / unit < _YEAR_2286:
+                return told / unit, True
+        return None, False
+    return time_in(str(told))
 
 
 def _instant(found: re.Match[str]) -> float:

@@ -50,7 +50,8 @@ def storm(story: Story) -> Iterator[Finding]:
     steps = [later - earlier for earlier, later in pairwise(times) if later >= earlier]
     every = f", one every {span_text(median(steps))}" if steps else ""
     causes = story.causes.most_common(1)
-    mostly = f" Most often {causes[0][0].value}." if causes[0][0] is not Cause.UNTOLD else ""
+    told = causes[0][0] if causes else Cause.UNTOLD
+    mostly = f" Most often {told.value}." if told is not Cause.UNTOLD else ""
     yield Finding(
         name="storm",
         says=f"Rebalances follow each other without rest{every}; the generation is {high:,}."

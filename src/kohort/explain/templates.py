@@ -17,7 +17,11 @@ _NAME: Final = re.compile(r"<(\w+)>")
 NEWEST: Final = 99.0
 """The last version of a message that the newest Kafka writes, too."""
 LONGEST: Final = 20_000
-"""No message is read behind so many characters: a hostile line must not cost seconds."""
+"""No message is read behind so many characters."""
+_SHORT: Final = 1_000
+"""Up to so many characters, a value may hold a part of the message, as names of groups do. In a
+longer text each value ends where the message may go on for the first time: otherwise a hostile
+line costs minutes."""
 
 
 class Wording(NamedTuple):
@@ -31,12 +35,15 @@ class Wording(NamedTuple):
     mark: str
     """A literal part of the message, by which a line is found quickly."""
     pattern: re.Pattern[str]
+    quick: re.Pattern[str]
+    """The same for long texts: its time grows with the square of their length at most."""
 
     def match(self, text: str) -> dict[str, str] | None:
         """The values by name; None for another message."""
         if self.mark not in text:
             return None
-        found = self.pattern.search(text, 0, LONGEST)
+        pattern = self.pattern if len(text) <= _SHORT else self.quick
+        found = pattern.search(text, 0, LONGEST)
         return None if found is None else {k: v for k, v in found.groupdict().items() if v}
 
 
@@ -54,16 +61,16 @@ def wording(
     """
     open_end = template.endswith("…")
     parts = _NAME.split(template.removesuffix("…"))
-    pattern = ""
-    for literal, name in zip(parts[::2], [*parts[1::2], ""], strict=True):
-        pattern += re.escape(literal)
-        if name:
-            values = r"\d+" if name in NUMBERS else ".*?"
-            pattern += f"(?P<{name}>{values})"
+    literals = [re.escape(literal) for literal in parts[::2]]
     if not open_end:
         # A full stop more or less; a line that was cut lacks its closing bracket.
-        pattern = pattern.removesuffix(r"\)") + (r"\)?" if pattern.endswith(r"\)") else "")
-        pattern += r"\.?\s*$"
+        last = literals[-1]
+        literals[-1] = last.removesuffix(r"\)") + (r"\)?" if last.endswith(r"\)") else "")
+        literals[-1] += r"\.?\s*$"
+    steps = []
+    for name, literal in zip(parts[1::2], literals[1:], strict=True):
+        values = r"\d+" if name in NUMBERS else ".*?"
+        steps.append(f"(?P<{name}>{values}){literal}")
     low, _, high = (versions or "").partition("-")
     return Wording(
         kind=kind,
@@ -72,7 +79,8 @@ def wording(
         versions=None if versions is None else (number(low), number(high) if high else NEWEST),
         template=template,
         mark=max(parts[::2], key=len),
-        pattern=re.compile(pattern, re.DOTALL),
+        pattern=re.compile(literals[0] + "".join(steps), re.DOTALL),
+        quick=re.compile(literals[0] + "".join(f"(?>{step})" for step in steps), re.DOTALL),
     )
 
 

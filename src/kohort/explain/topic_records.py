@@ -27,6 +27,7 @@ _DUMPED: Final = re.compile(
 )
 """A line of ``kafka-dump-log --offsets-decoder``."""
 _CLASSIC: Final = 2
+_YEAR_2286_MS: Final = 10**13
 _DELETED: Final = frozenset({"<DELETE>", "null"})
 
 
@@ -36,7 +37,7 @@ def dumped(line: str, file: str, number: int) -> list[Recorded]:
     try:
         if (found := _DUMPED.search(line)) is not None:
             value = None if found[4] in _DELETED else json.loads(found[4])
-            return record_of(json.loads(found[3]), value, int(found[2]) / 1_000, place)
+            return record_of(json.loads(found[3]), value, _seconds(int(found[2])), place)
         if line.startswith('{"key":'):
             held = json.loads(line)
             return record_of(held["key"], held.get("value"), None, place)
@@ -72,7 +73,7 @@ def record_of(
         if kind == 1:
             found = _commit(names, data)
         elif kind == _CLASSIC:
-            found = _group(names["group"], data, place)
+            found = _group(names["group"], data, at, place)
         elif kind == 3:
             found = Bumped(group=names["groupId"], epoch=data["epoch"], at=at or 0.0, place=place)
     return [] if found is None else [found]
@@ -83,16 +84,17 @@ def _commit(names: Mapping[str, Any], data: Mapping[str, Any]) -> Committed:
         group=names["group"],
         partition=TopicPartition(names["topic"], int(names["partition"])),
         offset=int(data["offset"]),
-        at=data["commitTimestamp"] / 1_000,
+        at=_seconds(data["commitTimestamp"]),
         topic_id=data.get("topicId", ""),
     )
 
 
-def _group(group: str, data: Mapping[str, Any], place: Place) -> Settled:
+def _group(group: str, data: Mapping[str, Any], at: float | None, place: Place) -> Settled:
+    told = data.get("currentStateTimestamp", -1)  # Kafka before 2.1 wrote none
     return Settled(
         group=group,
         generation=int(data["generation"]),
-        at=data["currentStateTimestamp"] / 1_000,
+        at=at if told < 0 and at is not None else _seconds(told),
         protocol=data["protocol"] or "",
         members=tuple(
             SettledMember(
@@ -108,6 +110,17 @@ def _group(group: str, data: Mapping[str, Any], place: Place) -> Settled:
         ),
         place=place,
     )
+
+
+def _seconds(millis: int) -> float:
+    """Milliseconds since 1970 as seconds.
+
+    Raises:
+        ValueError: no broker can have written this time.
+    """
+    if not 0 <= millis < _YEAR_2286_MS:
+        raise ValueError(f"{millis} is no time of a record")
+    return millis / 1_000
 
 
 def _topics(told: str | Mapping[str, Any]) -> frozenset[str]:
