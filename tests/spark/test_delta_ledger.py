@@ -29,7 +29,7 @@ from kohort.spark.table import clean, open_ledger, orphans_of
 
 pytest.importorskip("deltalake", reason="pip install 'kohort[spark]'")
 
-from deltalake import DeltaTable, Schema
+from deltalake import DeltaTable, Schema, TableFeatures
 from tests.spark.delta_world import DeltaWorld, open_delta, replay, rows_of, start
 
 from kohort.spark import delta_log
@@ -372,6 +372,17 @@ def test_a_table_with_positions_that_could_expire_is_refused(tmp_path: Path) -> 
     DeltaLog(tmp_path).set_properties({"delta.setTransactionRetentionDuration": "interval 1 days"})
     with pytest.raises(ConfigError, match="could expire"):
         open_delta(tmp_path)
+
+
+def test_a_table_with_features_that_kohort_does_not_know_is_refused(tmp_path: Path) -> None:
+    ledger = open_delta(tmp_path)
+    DeltaTable(str(tmp_path)).alter.add_feature(
+        TableFeatures.DeletionVectors, allow_protocol_versions_increase=True
+    )
+    with pytest.raises(LedgerError, match="features deletionVectors"):
+        open_delta(tmp_path)
+    with pytest.raises(LedgerError, match="features deletionVectors"):
+        ledger.acquire([A], 1, "m")
 
 
 @pytest.mark.parametrize("there", ["parquet", "delta"])

@@ -48,6 +48,10 @@ COMMITS_PER_CHECKPOINT: Final = 100
 
 _NOTE: Final = "kohort"
 """The field of a commit's metadata with the note of kohort, a JSON text."""
+_FEATURES: Final = frozenset(
+    {"timestampNtz", "appendOnly", "invariants", "v2Checkpoint", "vacuumProtocolCheck"}
+)
+"""Features of a table under which a row is a row of a file, and a file may be added."""
 _TYPE: Final = re.compile(
     r"string|binary|boolean|byte|short|integer|long|float|double|date|timestamp|timestamp_ntz"
     r"|decimal\(\d+,\d+\)"
@@ -124,6 +128,7 @@ class DeltaLog:
             self._table = DeltaTable(str(directory))
         except (DeltaError, OSError, TableNotFoundError) as error:
             raise LedgerError(self._unreadable(error)) from error
+        self._check_features()
         self._numbers: dict[str, int] | None = self._all_numbers()
         """All numbers of the snapshot; None if only ``deltalake`` can read this log."""
 
@@ -156,6 +161,20 @@ class DeltaLog:
             self._follow(before)
         except (DeltaError, OSError) as error:
             raise LedgerError(self._unreadable(error)) from error
+        self._check_features()
+
+    def _check_features(self) -> None:
+        """Refuse a table if another program gave it features that change the meaning of files."""
+        protocol = self._table.protocol()
+        named = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
+        old = (protocol.min_reader_version, protocol.min_writer_version)
+        if named - _FEATURES or (not named and old > (1, 2)):
+            unknown = ", ".join(sorted(named - _FEATURES)) or f"of protocol {old}"
+            raise LedgerError(
+                f"the Delta table in {self.directory} has the features {unknown}, which this kohort "
+                "neither reads nor writes: another program switched them on; read the table with a "
+                "program that has them, and name another output directory"
+            )
 
     def _follow(self, before: int) -> None:
         """Bring the known numbers from an earlier version to the version of the snapshot.
