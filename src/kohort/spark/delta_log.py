@@ -171,8 +171,8 @@ class DeltaLog:
         if named - _FEATURES or (not named and old > (1, 2)):
             unknown = ", ".join(sorted(named - _FEATURES)) or f"of protocol {old}"
             raise LedgerError(
-                f"the Delta table in {self.directory} has the features {unknown}, which this kohort "
-                "neither reads nor writes: another program switched them on; read the table with a "
+                f"the Delta table in {self.directory} has the features {unknown}, which this "
+                "kohort neither reads nor writes: another program switched them on; read the table with a "
                 "program that has them, and name another output directory"
             )
 
