@@ -172,8 +172,8 @@ class DeltaLog:
             unknown = ", ".join(sorted(named - _FEATURES)) or f"of protocol {old}"
             raise LedgerError(
                 f"the Delta table in {self.directory} has the features {unknown}, which this "
-                "kohort neither reads nor writes: another program switched them on; read the table with a "
-                "program that has them, and name another output directory"
+                "kohort neither reads nor writes: another program switched them on; read the table "
+                "with a program that has them, and name another output directory"
             )
 
     def _follow(self, before: int) -> None:
