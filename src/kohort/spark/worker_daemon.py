@@ -5,7 +5,7 @@ In: requests from Spark's JVM, which starts ``python -m kohort.spark.worker_daem
 
 The daemon imports what the tasks of a pipeline need before it forks the first worker. Spark's own
 daemon imports nothing, because numpy and pyarrow start threads, and a fork copies no threads. Here
-both are told to start none (ADR 0060). ``bench/worker_start.py`` measures what this saves.
+both are told to start none (ADR 0065). ``bench/worker_start.py`` measures what this saves.
 
 An idle worker waits on its socket for the next task. When the application ends, the JVM closes that
 socket. Spark's own worker then tries to report an interrupted task on the closed socket, and prints
