@@ -21,7 +21,7 @@ def started_with(
 ) -> PipelineConfig:
     """The settings that ``kohort pipeline`` takes from the flags; nothing is started."""
     configs: list[PipelineConfig] = []
-    monkeypatch.setattr(command, "_run", lambda config, as_json: configs.append(config))
+    monkeypatch.setattr(command, "_run", lambda config, *_, as_json: configs.append(config))
     sql = directory / "rows.sql"
     sql.write_text("SELECT value FROM records")
     common = ["--bootstrap", "b:1", "--topic", "t", "--group", "g"]
