@@ -15,7 +15,7 @@ import pytest
 from tests.cli.commands import Kohort
 
 from kohort.broker.embedded import EmbeddedBroker
-from kohort.cli.produce import Tally
+from kohort.cli.produce import Interruptible, Tally
 from kohort.client.admin import Admin
 from kohort.client.errors import ClientError
 from kohort.model.errors import ConfigError
@@ -126,6 +126,26 @@ def test_failures_are_told_by_kind_with_an_advice() -> None:
     assert first.endswith("this user may not write to the topic: it needs the operation Write")
     assert second.startswith("2 records were not written: ")
     assert second.endswith("see `kohort topics describe t`")
+
+
+def test_a_signal_ends_the_lines_but_no_record_half_way() -> None:
+    line = ("f", 1, b"one")
+
+    def interrupted() -> Iterator[tuple[str, int, bytes]]:
+        yield line
+        lines.interrupt(signal.SIGINT, None)
+        yield line
+
+    lines = Interruptible(iter([line, line]))
+    assert next(lines) == line
+    lines.interrupt(signal.SIGINT, None)  # while a record is given to the producer
+    assert list(lines) == []
+    with pytest.raises(KeyboardInterrupt):
+        lines.interrupt(signal.SIGINT, None)
+    lines = Interruptible(interrupted())
+    assert next(lines) == line
+    with pytest.raises(KeyboardInterrupt):
+        next(lines)
 
 
 @pytest.mark.slow

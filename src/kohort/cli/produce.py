@@ -6,6 +6,7 @@ throughput on standard error. Must not know: how records travel (``kohort.client
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
 from collections import Counter
@@ -13,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import FrameType
 from typing import IO, Any, Final
 
 import click
@@ -149,6 +151,47 @@ def _numbered(name: str, file: IO[bytes]) -> Iterator[tuple[str, int, bytes]]:
         yield name, number, line.rstrip(b"\r\n") if line.endswith(b"\n") else line
 
 
+class Interruptible:
+    """Lines that a signal ends: between two lines, or while the next one is awaited.
+
+    A record is never half given to the producer, so that the count of records is right. A second
+    signal raises KeyboardInterrupt.
+    """
+
+    def __init__(self, lines: Iterable[tuple[str, int, bytes]]) -> None:
+        self._lines = iter(lines)
+        self._waiting = False
+        self._ended = False
+
+    def __iter__(self) -> Interruptible:
+        return self
+
+    def __next__(self) -> tuple[str, int, bytes]:
+        if self._ended:
+            raise StopIteration
+        self._waiting = True
+        try:
+            return next(self._lines)
+        finally:
+            self._waiting = False
+
+    def interrupt(self, number: int, frame: FrameType | None) -> None:
+        """Handle a signal."""
+        again, self._ended = self._ended, True
+        if self._waiting or again:
+            raise KeyboardInterrupt
+
+    @contextmanager
+    def ended_by_signals(self) -> Iterator[None]:
+        """Ctrl-C and SIGTERM end the lines."""
+        before = {n: signal.signal(n, self.interrupt) for n in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
 @click.command()
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path, allow_dash=True))
 @click.option(
@@ -199,8 +242,8 @@ def produce(
 ) -> None:
     """Write lines to a topic, a record each: of FILES, or of standard input.
 
-    Each record is written once and in order, also when requests are repeated. Ctrl-C ends the
-    input; the lines before it are written.
+    Each record is written once and in order, also when requests are repeated. Ctrl-C and
+    SIGTERM end the input; the lines before it are written.
 
     Exit status: 0 if every line was written, 1 if not, 2 if nothing was begun.
     """
@@ -221,9 +264,11 @@ def produce(
     writer = Writer(producer=producer, topic=topic, form=form, more=more)
     began = time.monotonic()
     problems = []
-    with _progress(files, shown=not quiet and sys.stderr.isatty()) as advance:
+    lines = Interruptible(lines_of(files))
+    shown = not quiet and sys.stderr.isatty()
+    with lines.ended_by_signals(), _progress(files, shown=shown) as advance:
         with suppress(KeyboardInterrupt):
-            problems += writer.write(lines_of(files), advance)
+            problems += writer.write(lines, advance)
         problems += writer.end()
     seconds = max(time.monotonic() - began, 1e-9)
     tally = writer.tally
