@@ -312,3 +312,22 @@ def test_records_that_a_formatter_prints_without_line_ends_are_read(tmp_path: Pa
     (told,) = json.loads(run(path, "--json").stdout)["groups"]
     rows = [(row["generation"], row["cause"], row["member"]) for row in told["rebalances"]]
     assert rows == [(2, "a new member joined", "b"), (3, "a member left or expired", "b")]
+
+
+def test_logs_that_begin_with_zero_bytes_or_are_in_utf_16_are_read(tmp_path: Path) -> None:
+    text = "\n".join(STORY) + "\n"
+    (tmp_path / "cut.log").write_bytes(b"\0" * 200_000 + text.encode())
+    (tmp_path / "powershell.log").write_bytes(text.encode("utf-16"))
+    for name in ("cut.log", "powershell.log"):
+        told = run(tmp_path / name)
+        assert "slow joiner" in told.stdout, name
+        assert told.stderr == ""
+
+
+def test_a_log_without_dates_goes_on_behind_midnight(tmp_path: Path) -> None:
+    lines = [text.replace("[2026-03-01 10:0", "[23:5") for text in STORY[:1]]
+    lines += [text.replace("[2026-03-01 10:05", "[00:05") for text in STORY[1:]]
+    told = run(write(tmp_path / "night.log", *lines), "--json")
+    found = json.loads(told.stdout)
+    assert found["logs"][0]["backwards"] == 0
+    assert found["groups"][0]["rebalances"][0]["join_s"] == pytest.approx(900.2)

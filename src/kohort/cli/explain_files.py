@@ -33,6 +33,7 @@ LONGEST_RECORD: Final = 1 << 24
 _RECORDS: Final = b'{"key":{"type"'
 _DUMP: Final = b"Log starting offset: "
 _TYPED: Final = '"type":'
+_UTF16: Final = (b"\xff\xfe", b"\xfe\xff")
 _LOOKED_AT: Final = 4_096
 _GZIP: Final = b"\x1f\x8b"
 
@@ -143,7 +144,11 @@ class LogFile:
             beginning = file.peek(_LOOKED_AT)[:_LOOKED_AT]
         if not beginning:
             self._remark = f"{self.name} is empty"
-        if b"\0" in beginning:
+        if beginning.startswith(_UTF16):
+            yield from _recoded(file, advance)
+            return
+        # A log that was cut while its writer went on (copytruncate) begins with zero bytes.
+        if b"\0" in beginning.lstrip(b"\0"):
             self._remark = f"{self.name} is binary, no log: it was not read"
             return
         if beginning.startswith(_RECORDS):
@@ -152,6 +157,8 @@ class LogFile:
         longest = LONGEST_RECORD if _DUMP in beginning else LONGEST_LINE
         while data := file.readline(longest):
             cut = False
+            if data.startswith(b"\0") and not (data := data.lstrip(b"\0")):
+                continue
             while not data.endswith(b"\n") and (more := file.readline(longest)):
                 cut, ends = True, more.endswith(b"\n")
                 if ends:
@@ -190,6 +197,19 @@ class LogFile:
     def as_json(self) -> dict[str, Any]:
         """Counts and remarks, for programs."""
         return {"file": self.name, **asdict(self.counts), "remarks": list(self.remarks())}
+
+
+def _recoded(
+    file: io.BufferedReader | gzip.GzipFile, advance: Callable[[], None]
+) -> Iterator[tuple[str, bool]]:
+    """The lines of a log in UTF-16, as PowerShell writes the output of a command."""
+    text = io.TextIOWrapper(file, encoding="utf-16", errors="replace")
+    try:
+        while line := text.readline(LONGEST_LINE):
+            advance()
+            yield line.rstrip("\r\n"), False
+    finally:
+        text.detach()  # its owner closes the file
 
 
 def _records(

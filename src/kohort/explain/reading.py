@@ -45,6 +45,7 @@ _RANDOM: Final = re.compile(
 )
 _NUMBERS: Final = ("generation", "members", "static", "partition")
 _TEXTS: Final = ("group", "member", "instance", "client", "state", "reason")
+_DAY_S: Final = 86_400.0
 _MOST_TEXT: Final = 600
 _MOST_EXAMPLES: Final = 5
 _MOST_HELD: Final = 1_000
@@ -165,15 +166,16 @@ class LogReader:
             self._groups[key] = self._groups[""] = texts["group"]
         else:
             texts["group"] = self._groups.get(key) or self._groups.get("", "")
-        if frame.at is not None:
-            self.counts.backwards += frame.at < self._latest.get(key, frame.at) - 1
-            self._latest[key] = frame.at
+        at = self._on_its_day(key, frame)
+        if at is not None:
+            self.counts.backwards += at < self._latest.get(key, at) - 1
+            self._latest[key] = at
         return Event(
             kind=wording.kind,
             side=wording.side,
             place=place,
             text=frame.text[:_MOST_TEXT],
-            at=frame.at,
+            at=at,
             dated=frame.dated,
             source=frame.source,
             maker=wording.maker,
@@ -184,6 +186,14 @@ class LogReader:
             **texts,
             **numbers,
         )
+
+    def _on_its_day(self, key: str, frame: Framed) -> float | None:
+        """The time of a line; behind midnight a log without dates goes on with the next day."""
+        latest = self._latest.get(key)
+        if frame.at is None or frame.dated or latest is None:
+            return frame.at
+        days = round((latest - frame.at) / _DAY_S)
+        return frame.at + max(0, days) * _DAY_S
 
     def _add_context(
         self, texts: dict[str, str], numbers: dict[str, int], frame: Framed, wording: Wording
