@@ -91,6 +91,29 @@ def test_a_new_worker_with_a_socket_that_closes_before_the_answer_ends_without_o
         assert run_task(mine, False) != 0
 
 
+BUSY = """
+import os, signal, socket
+from pyspark.serializers import write_with_length
+from kohort.spark.worker_daemon import ignore_sigint, run_task
+
+os.environ["PYTHON_WORKER_FACTORY_SECRET"] = "secret"
+ignore_sigint()
+mine, spark = socket.socketpair()
+with spark, spark.makefile("wb") as out:
+    write_with_length(b"another", out)
+    out.flush()
+    run_task(mine, False)
+signal.raise_signal(signal.SIGINT)
+print("lives")
+"""
+
+
+def test_a_worker_ignores_sigint_also_after_a_task() -> None:
+    """Spark's worker sets a handler that prints a stack trace, and Spark uses workers again."""
+    done = subprocess.run([sys.executable, "-c", BUSY], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("lives\n", "")
+
+
 def test_an_idle_worker_of_spark_s_own_daemon_prints_a_stack_trace() -> None:
     """When Spark fixes this, the test fails, and ``worker_daemon`` can be removed."""
     assert "BrokenPipeError" in last_words("pyspark.daemon")

@@ -63,10 +63,19 @@ def import_for_tasks() -> None:
     columns.load()
 
 
+def ignore_sigint() -> None:
+    """Ignore SIGINT in this process and in its forks.
+
+    Some service managers send it to all processes. The application's main process ends them.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Spark's worker restores this handler for each task.
+    vars(signal)["default_int_handler"] = signal.SIG_IGN
+
+
 def main() -> None:
     """Run the daemon until Spark closes standard input."""
-    # Some service managers send SIGINT to all processes. The application's main process ends them.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    ignore_sigint()
     import_for_tasks()
     # The daemon's manager calls this in a forked child for every task.
     daemon.worker = run_task
