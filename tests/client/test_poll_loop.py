@@ -7,9 +7,12 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MethodType, SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
 from kohort.client.client_loop import monotonic_now
 from kohort.client.config import parse_client_settings
 from kohort.client.driver_thread import DriverThread
+from kohort.client.errors import RequestFailed
 from kohort.client.fetching import FetchProblem, RecordFetcher
 from kohort.client.poll_loop import PollLoop
 from kohort.client.slow_call import SlowCall
@@ -21,9 +24,12 @@ from kohort.consumer.effects import (
     RunCallback,
     StartReading,
     StopReading,
+    Trouble,
+    TroubleKind,
 )
 from kohort.consumer.events import CallbackDone, Event, Seek, Stopped
 from kohort.engine.consumer_driver import ConsumerDriver
+from kohort.model.errors import ErrorCode
 from kohort.model.ids import GenerationId, TopicPartition
 from kohort.model.instants import Instant
 from kohort.model.positions import Position
@@ -195,6 +201,20 @@ def test_closing_consumer_calls_on_lost_without_waiting_for_the_coordinator() ->
     run(scene.loop.working_off(commit=True, closing=True))
     assert scene.heard[1:] == [(Callback.LOST, [P])], "the listener does not know Q"
     assert not scene.driver.due
+
+
+def test_a_failure_of_a_member_that_leaves_is_logged_and_not_raised(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Leaving needs the coordinator, which refuses the user: poll has raised that already."""
+    code = ErrorCode.GROUP_AUTHORIZATION_FAILED
+    trouble = Trouble(kind=TroubleKind.REFUSED, message="refused by the coordinator", error=code)
+    scene = Scene(trouble, trouble, callback(6, Callback.LOST))
+    with pytest.raises(RequestFailed, match="refused by the coordinator"):
+        run(scene.loop.working_off(commit=True))
+    scene.driver.due.append(trouble)
+    run(scene.loop.working_off(commit=True, closing=True))
+    assert "leaving: group g: the broker answered GROUP_AUTHORIZATION_FAILED" in caplog.text
 
 
 def test_staying_partition_is_neither_stopped_nor_in_on_revoke() -> None:

@@ -133,6 +133,9 @@ def secured_kafka(folder: Path) -> Iterator[Secured]:
     settings: dict[str, str | int] = {
         "group.initial.rebalance.delay.ms": 0,
         "group.min.session.timeout.ms": 1_000,
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "allow.everyone.if.no.acl.found": "true",
+        "super.users": "User:ANONYMOUS",  # the node itself
         "ssl.keystore.type": "PEM",
         "ssl.keystore.location": str(store),
         "ssl.truststore.type": "PEM",

@@ -9,12 +9,23 @@ import sys
 import time
 import types
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Message
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
 from tests.cli.commands import Kohort, rows
 from tests.client.columns import rows_by_arrow
+from tests.client.refusals import Kind, OfAsync, Reader
 from tests.client.stage import until
 from tests.real_kafka.secured import (
     PASSWORD,
@@ -30,7 +41,12 @@ from kohort.client.admin import Admin
 from kohort.client.client_loop import ClientLoop
 from kohort.client.config import parse_client_settings
 from kohort.client.consumer import Consumer
-from kohort.client.errors import AuthenticationFailed, BrokerUnreachable
+from kohort.client.errors import (
+    AuthenticationFailed,
+    BrokerUnreachable,
+    FetchFailed,
+    RequestFailed,
+)
 from kohort.client.membership import GroupMembership
 from kohort.client.producing import IdempotentProducer
 from kohort.model.ids import TopicPartition
@@ -353,3 +369,76 @@ def test_secrets_are_in_no_representation() -> None:
     settings = parse_client_settings({**secrets, **named})
     assert PASSWORD not in repr(settings)
     assert PASSWORD in json.dumps(list(settings.librdkafka().values()), default=str)
+
+
+def give(settings: dict[str, Any], kind: Any, name: str, user: str, operation: Any) -> None:
+    """Permit an operation to one user: all other users lose every permission on it."""
+    rule = AclBinding(
+        kind,
+        name,
+        ResourcePatternType.LITERAL,
+        f"User:{user}",
+        "*",
+        operation,
+        AclPermissionType.ALLOW,
+    )
+    admin = AdminClient(settings | {"log_level": 0})
+    (done,) = admin.create_acls([rule]).values()
+    done.result(20)
+
+
+def told(consumer: Reader, kind: type[Exception], says: str, seen: set[str] | None = None) -> None:
+    """Poll until the exception comes; notes the topics of records that come before."""
+    seen = set() if seen is None else seen
+    with pytest.raises(kind, match=says):
+        until(lambda: notes(consumer, seen), "the exception")
+
+
+def notes(consumer: Reader, seen: set[str]) -> None:
+    record = consumer.poll(0.1)
+    if isinstance(record, Message):
+        seen.add(record.topic() or "")
+
+
+def reads(consumer: Reader, seen: set[str], topic: str) -> bool:
+    """Poll; whether a record of the topic came. Missing permissions are no failure here."""
+    with suppress(RequestFailed):
+        notes(consumer, seen)
+    return topic in seen
+
+
+@pytest.mark.parametrize("kind", [Consumer, OfAsync], ids=["Consumer", "AsyncConsumer"])
+def test_missing_permissions_are_told_and_reading_begins_when_they_come(
+    secured: Secured, kind: Kind
+) -> None:
+    mine = secured.at("LOGIN", secured.trusted, login("SCRAM-SHA-256"))
+    name = f"rights-{kind.__name__}"
+    with Admin(mine) as admin:
+        for topic in (name, f"{name}-open", f"{name}-seen"):
+            admin.create_topic(topic, 1, 1)
+    producer = IdempotentProducer(parse_client_settings(mine))
+    for topic in (name, f"{name}-open", f"{name}-seen"):
+        producer.produce(topic, value=b"x", partition=0)
+    producer.wait()
+    producer.close()
+    read, describe = AclOperation.READ, AclOperation.DESCRIBE
+    give(mine, ResourceType.TOPIC, name, "bob", read)
+    give(mine, ResourceType.TOPIC, f"{name}-seen", USER, describe)
+    give(mine, ResourceType.GROUP, f"{name}-theirs", "bob", read)
+    given = mine | {"auto.offset.reset": "earliest", "metadata.max.age.ms": 1_000}
+
+    with kind(given | {"group.id": f"{name}-theirs"}) as consumer:
+        consumer.subscribe([name])
+        told(consumer, RequestFailed, r"GROUP_AUTHORIZATION_FAILED.*permission READ")
+    with kind(given | {"group.id": f"{name}-seen"}) as consumer:
+        consumer.subscribe([f"{name}-seen"])
+        told(consumer, FetchFailed, r"fetching rights-.*-seen-0 at offset 0 .*authorization")
+    with kind(given | {"group.id": name}) as consumer:
+        consumer.subscribe([name, f"{name}-open"])
+        seen: set[str] = set()
+        refused = rf"topic {name}: .*TOPIC_AUTHORIZATION_FAILED.*permission READ on it"
+        for _ in range(2):
+            told(consumer, RequestFailed, refused, seen)
+        until(lambda: reads(consumer, seen, f"{name}-open"), "the record of the other topic")
+        give(mine, ResourceType.TOPIC, name, USER, read)
+        until(lambda: reads(consumer, seen, name), "the record of the topic")

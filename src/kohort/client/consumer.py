@@ -40,7 +40,7 @@ from kohort.client.poll_loop import PollLoop
 from kohort.client.recording import recorder_of
 from kohort.client.records import Deserializer, K, Record, V
 from kohort.client.steps import Steps, run
-from kohort.client.topic_patterns import TopicPattern
+from kohort.client.topic_patterns import TopicNames, TopicPattern
 from kohort.consumer.core import ConsumerCore
 from kohort.consumer.effects import Callback
 from kohort.consumer.events import Assign, Subscribe, Unsubscribe
@@ -110,6 +110,7 @@ class Consumer(ConsumerMembership, Generic[K, V]):
         self._due = thread.driver.due
         self._columns: ColumnFetcher | None = None
         self._pattern: TopicPattern | None = None
+        self._names: TopicNames | None = None
         self._loop.on_look = self._look_for_topics
         self._loop.on_change = lambda: self._change_fetcher().close()
         self._leaving = Token(0)
@@ -169,13 +170,15 @@ class Consumer(ConsumerMembership, Generic[K, V]):
                     "assign([]) first, and wait for its end: this consumer reads partitions "
                     "without a group"
                 )
+            settings = self._settings
             if isinstance(wanted, re.Pattern):
-                age_ms = self._settings.metadata_max_age_ms
-                self._pattern = TopicPattern(wanted, self._thread, age_ms)
+                age_ms = settings.metadata_max_age_ms
+                self._pattern, self._names = TopicPattern(wanted, self._thread, age_ms), None
             else:
                 self._pattern = None
                 self._share(wanted)
-                self._thread.warn_of_missing(wanted)
+                create = settings.allow_auto_create_topics
+                self._names = TopicNames(wanted, self._thread, create=create)
             self._listener, self._loop.fatal = chosen, None
             self._loop.subscribed = True
 
@@ -187,6 +190,8 @@ class Consumer(ConsumerMembership, Generic[K, V]):
         self._topics = topics
 
     def _look_for_topics(self) -> None:
+        if self._names is not None:
+            self._names.look()
         found = None if self._pattern is None else self._pattern.look()
         if found is not None:
             self._share(found)
@@ -259,7 +264,7 @@ class Consumer(ConsumerMembership, Generic[K, V]):
             NoOffset: a partition has no position and ``auto.offset.reset`` is none.
             DeserializationFailed: this record's key or value; the next poll goes on behind it.
             FetchFailed: a partition cannot be read on.
-            Fenced, RequestFailed: the group refuses this member.
+            Fenced, RequestFailed: the group refuses this member, or a topic.
             Exception: a listener raised it.
         """
         if not timeout >= 0:  # the cheapest check; fill() makes the others
@@ -456,7 +461,7 @@ class Consumer(ConsumerMembership, Generic[K, V]):
 
     def _leaving_group(self, reason: str, timeout: float, *, commit: bool = True) -> Steps:
         deadline = time.monotonic() + timeout
-        self._topics, self._pattern = frozenset(), None
+        self._topics, self._pattern, self._names = frozenset(), None, None
         self._loop.subscribed = False
         self._leaving = Token(self._leaving + 1)
         self._thread.handle(Unsubscribe(token=self._leaving, reason=reason))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import random
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import replace
@@ -38,17 +38,16 @@ from kohort.engine.consumer_driver import (
 )
 from kohort.engine.consumer_protocol import consumer_protocol
 from kohort.engine.member_engine import MemberEngine
-from kohort.engine.member_outputs import Answered, Committed, OffsetsFetched, Output, Target
+from kohort.engine.member_outputs import Answered, Committed, OffsetsFetched, Output
 from kohort.engine.member_recording import RequestNotes
 from kohort.member.config import MemberConfig
 from kohort.member.requests import RequestId
-from kohort.model.errors import ConfigError, ErrorCode
+from kohort.model.errors import ConfigError
 from kohort.model.ids import GroupId, GroupInstanceId, TopicPartition
 from kohort.model.instants import Instant, Millis
 from kohort.model.positions import Position
 from kohort.policies.consumer_groups import ConsumerAssigner
 from kohort.policies.registry import assignors
-from kohort.wire.messages import k03_metadata
 
 LOG: Final = logging.getLogger("kohort.client")
 
@@ -153,7 +152,6 @@ class DriverThread(Generic[C]):
         self.group_id = group_id_of(settings)
         self.error: ClientError | None = None
         """Why the thread ended, if a bug ended it."""
-        self._creates_topics = settings.allow_auto_create_topics
         self._timeout_s = settings.default_api_timeout_ms / 1_000
         self._on_turn = on_turn
         self._transport = transport_of(settings)
@@ -245,29 +243,6 @@ class DriverThread(Generic[C]):
             return {tp: at.offset for tp, at in answer.offsets.items() if at is not None}
 
         return self.request(lambda now: self.driver.fetch_offsets(partitions, now), read)
-
-    def warn_of_missing(self, topics: Iterable[str]) -> None:
-        """Tell the log which of these topics do not exist, as soon as a broker answers.
-
-        Raises:
-            Closed: as ``handle``.
-        """
-        names = [k03_metadata.MetadataRequestTopic(name=name) for name in sorted(topics)]
-        message = k03_metadata.MetadataRequest(
-            topics=names, allow_auto_topic_creation=self._creates_topics
-        )
-        self.request(lambda now: self.driver.request(Target.ANY, message, now), self._warn)
-
-    def _warn(self, answer: Answered) -> None:
-        for topic in answer.message.topics:
-            if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                LOG.warning(
-                    "group %s: topic %s does not exist; it is read once it does, and "
-                    "`kohort topics create %s` makes it",
-                    self.group_id, topic.name, topic.name,
-                )  # fmt: skip
-            elif topic.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION:
-                LOG.warning("group %s: no topic can have the name %r", self.group_id, topic.name)
 
     def wait(self, future: Future[Any], timeout_s: float | None = None) -> Any:
         """The result of a future, within ``default.api.timeout.ms`` or ``timeout_s``.

@@ -342,7 +342,7 @@ class PollLoop:
             if verdict is Verdict.WAIT:
                 break
             try:
-                yield from self._carry_out(due.popleft(), verdict, commit=commit)
+                yield from self._carry_out(due.popleft(), verdict, commit=commit, closing=closing)
             except Exception as error:
                 if first is not None:
                     LOG.exception("a second failure in one poll")
@@ -350,7 +350,9 @@ class PollLoop:
         if first is not None:
             raise first
 
-    def _carry_out(self, effect: ForApplication, verdict: Verdict, *, commit: bool) -> Steps:
+    def _carry_out(
+        self, effect: ForApplication, verdict: Verdict, *, commit: bool, closing: bool
+    ) -> Steps:
         match effect:
             case StopReading():
                 self._stop(effect, commit=commit)
@@ -364,9 +366,10 @@ class PollLoop:
                 yield from self._call(Callback.DISCARD, effect.resources)
             case Trouble():
                 error = trouble_failure(effect, self._thread.group_id)
-                if effect.error is not ErrorCode.NONE:
-                    self.fatal = error
-                raise error
+                self.fatal = self.fatal if effect.error is ErrorCode.NONE else error
+                if not closing:
+                    raise error
+                LOG.warning("leaving: %s", error)
             case Idle():
                 self.left = effect.token
             case _:

@@ -1,6 +1,7 @@
-"""Looks for topics with matching names, again and again.
+"""Looks for the topics of a subscription: those that match a pattern, or those that are named.
 
-In: a pattern, answers of brokers about all topics. Out: names. Must not know: subscriptions.
+In: a pattern or names, answers of brokers. Out: names; warnings of missing topics, refusals. Must
+not know: members, partitions.
 """
 
 from __future__ import annotations
@@ -8,18 +9,94 @@ from __future__ import annotations
 import logging
 import re
 import time
+from collections.abc import Collection, Iterable
 from concurrent.futures import Future
 from typing import Any, Final
 
 from kohort.client.driver_thread import DriverThread
-from kohort.client.errors import ClientError
+from kohort.client.errors import ClientError, RequestFailed
 from kohort.engine.member_outputs import Answered, Target
+from kohort.model.errors import ErrorCode
 from kohort.wire.messages import k03_metadata
 
 LOG: Final = logging.getLogger(__name__)
 
 _AGAIN_S: Final = 1.0
 """The time until the next question after a failure."""
+
+
+class TopicNames:
+    """Asks once whether topics exist, and again while this client may not read them.
+
+    The log warns of topics that do not exist.
+
+    Args:
+        names: of topics.
+        thread: sends the questions.
+        create: whether brokers that allow this make missing topics.
+    """
+
+    def __init__(self, names: Iterable[str], thread: DriverThread[Any], *, create: bool) -> None:
+        self._thread = thread
+        self._create = create
+        self._left: Collection[str] = sorted(names)
+        """Topics to ask about again."""
+        self._ask_at = 0.0
+        self._asked: Future[list[str]] | None = self._ask()
+
+    def look(self) -> None:
+        """Take an answer that came. Does not wait.
+
+        Raises:
+            RequestFailed: TOPIC_AUTHORIZATION_FAILED; the next question is asked a second later.
+        """
+        now = time.monotonic()
+        if self._asked is None:
+            if self._left and now >= self._ask_at:
+                self._asked = self._ask()
+            return
+        if not self._asked.done():
+            return
+        asked, self._asked = self._asked, None
+        self._ask_at = now + _AGAIN_S
+        try:
+            self._left = asked.result()
+        except ClientError as error:
+            LOG.debug("topics %s are not known: %s", self._left, error)
+            return
+        if self._left:
+            raise RequestFailed(
+                ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+                f"group {self._thread.group_id}: topic {', '.join(self._left)}",
+                "the user of this client needs the permission READ on it; topics that it may read "
+                "are read meanwhile",
+            )
+
+    def _ask(self) -> Future[list[str]]:
+        names = [k03_metadata.MetadataRequestTopic(name=name) for name in self._left]
+        message = k03_metadata.MetadataRequest(topics=names, allow_auto_topic_creation=self._create)
+        driver = self._thread.driver
+        return self._thread.request(
+            lambda now: driver.request(Target.ANY, message, now), self._read
+        )
+
+    def _read(self, answer: Answered) -> list[str]:
+        """The topics that this client may not read."""
+        denied = []
+        for topic in answer.message.topics:
+            if topic.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                denied.append(topic.name)
+            elif topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                LOG.warning(
+                    "group %s: topic %s does not exist; it is read once it does, and "
+                    "`kohort topics create %s` makes it",
+                    self._thread.group_id, topic.name, topic.name,
+                )  # fmt: skip
+            elif topic.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION:
+                LOG.warning(
+                    "group %s: no topic can have the name %r", self._thread.group_id, topic.name
+                )
+        return denied
 
 
 class TopicPattern:

@@ -10,6 +10,7 @@ from typing import Any
 
 from kohort.engine.connections import Endpoint
 from kohort.member.backoff import Backoff
+from kohort.member.hints import hint
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import GroupId
 from kohort.model.instants import Instant, after
@@ -88,3 +89,8 @@ class CoordinatorLookup:
 def is_fatal(error: ErrorCode) -> bool:
     """Whether asking again is pointless."""
     return error in _FATAL
+
+
+def refusal(group_id: GroupId | None, error: ErrorCode) -> str:
+    """The text of a fatal error."""
+    return f"the coordinator of group {group_id!r}: {error.name}{hint(error)}"

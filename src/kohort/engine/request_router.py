@@ -28,7 +28,7 @@ from kohort.engine.connections import (
     Role,
     RouterSettings,
 )
-from kohort.engine.coordinator_lookup import CoordinatorLookup, is_fatal
+from kohort.engine.coordinator_lookup import CoordinatorLookup, is_fatal, refusal
 from kohort.engine.member_offsets import coordinator_trouble
 from kohort.engine.member_outputs import (
     LeadersOf,
@@ -395,7 +395,7 @@ class RequestRouter:
         if error is ErrorCode.NONE:
             self.events.append(Found())
         elif is_fatal(error):
-            text = f"the coordinator of group {self._settings.group_id!r}: {error.name}"
+            text = refusal(self._settings.group_id, error)
             self.events.append(LookupFailed(error, text))
             failure = request_error(RequestErrorKind.UNAVAILABLE, text, error)
             for pending in list(self._waiting.values()):
