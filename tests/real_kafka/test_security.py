@@ -428,7 +428,7 @@ def test_missing_permissions_are_told_and_reading_begins_when_they_come(
     given = mine | {"auto.offset.reset": "earliest", "metadata.max.age.ms": 1_000}
 
     with kind(given | {"group.id": f"{name}-theirs"}) as consumer:
-        consumer.subscribe([name])
+        consumer.subscribe([f"{name}-open"])
         told(consumer, RequestFailed, r"GROUP_AUTHORIZATION_FAILED.*permission READ")
     with kind(given | {"group.id": f"{name}-seen"}) as consumer:
         consumer.subscribe([f"{name}-seen"])
