@@ -15,14 +15,9 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Message
-from confluent_kafka.admin import (
-    AclBinding,
-    AclOperation,
-    AclPermissionType,
-    AdminClient,
-    ResourcePatternType,
-    ResourceType,
-)
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
+from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 from tests.cli.commands import Kohort, rows
 from tests.client.columns import rows_by_arrow
 from tests.client.refusals import Kind, OfAsync, Reader
