@@ -41,6 +41,13 @@ def normal_life(story: Story) -> Iterator[Finding]:
             known=Known.ASSUMED,
             evidence=(first.place,),
         )
+    if events := events_of(story, Kind.STATIC_REPLACED, Kind.STATIC_KEPT):
+        yield Finding(
+            name="static member returned",
+            says="A process with a known group.instance.id came back and took its old place: in a "
+            "stable group this costs no rebalance.",
+            evidence=places_of(events),
+        )
     if events := events_of(story, Kind.EMPTY):
         yield Finding(
             name="empty",

@@ -19,6 +19,12 @@ from kohort.explain.coordinator_patterns import (
 from kohort.explain.findings import Finding
 from kohort.explain.group_patterns import crash_loop, lone_member, restarts, slow_join, storm
 from kohort.explain.listed_patterns import idle_members, listed, mixed_topics
+from kohort.explain.loss_patterns import (
+    did_not_join,
+    empty_assignments,
+    lost_partitions,
+    refused_commits,
+)
 from kohort.explain.member_patterns import (
     expiry,
     failed_joins,
@@ -44,9 +50,13 @@ _RULES: Final[tuple[Callable[[Story], Iterator[Finding]], ...]] = (
     storing,
     failed_joins,
     lone_member,
+    did_not_join,
     coordinator,
     replicas_changed,
     wrong_use,
+    lost_partitions,
+    refused_commits,
+    empty_assignments,
     others,
     protocols,
     listed,
