@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -99,5 +100,10 @@ def test_histories_of_a_broker_and_its_consumers_are_one_story(tmp_path: Path) -
     assert {row["dead"]["known"] for row in rows} == {"measured"}
     assert whole["dated"]
     assert "kohort" in whole["written_by"]
+    page = tmp_path / "page.html"
+    CliRunner().invoke(explain, [str(broker_file), *map(str, files), "--html", str(page)])
+    html = page.read_text("utf-8")
+    assert "<th>Stopped</th><th>Cost</th><th>Again</th>" in html
+    assert re.search(r">0\.\d ps<", html), "the cost of a row"
     (alone,) = explained(*files)
     assert [row["generation"] for row in alone["rebalances"]] == numbers, "consumers tell the same"

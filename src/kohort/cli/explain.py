@@ -32,10 +32,9 @@ from kohort.cli.output import (
     table,
     writing,
 )
-from kohort.explain.amounts import Amount, Known
 from kohort.explain.causes import Cause
 from kohort.explain.explaining import MOST_GROUPS, Explained, Explainer
-from kohort.explain.findings import span_text, timeout_near
+from kohort.explain.findings import costs_text, span_text, timeout_near
 from kohort.explain.page import page
 from kohort.explain.stories import Rebalance, Story
 from kohort.explain.trace import trace
@@ -213,9 +212,7 @@ def _row(each: Rebalance, story: Story, moves: bool) -> tuple[object, ...]:
     more = [
         MISSING if each.moved is None else each.moved,
         MISSING if each.needless is None else each.needless,
-        _amount(each.dead, span_text),
-        _amount(each.cost, lambda cost: f"{cost:,.1f} ps"),
-        _amount(each.duplicates, lambda count: f"{count:,.0f}"),
+        *(text or MISSING for text in costs_text(each)),
     ]
     return (
         _time(each.began if each.began is not None else each.ended, story.dated),
@@ -227,14 +224,6 @@ def _row(each: Rebalance, story: Story, moves: bool) -> tuple[object, ...]:
         MISSING if each.members is None else each.members,
         *(more if moves else ()),
     )
-
-
-def _amount(amount: Amount | None, words: Callable[[float], str]) -> str:
-    """A number: ``≤`` in front of a bound, ``~`` in front of an assumption."""
-    if amount is None:
-        return MISSING
-    sign = {Known.BOUNDED: "≤ ", Known.ASSUMED: "~ "}.get(amount.known, "")
-    return sign + words(amount.value)
 
 
 def _time(at: float | None, dated: bool) -> str:

@@ -7,10 +7,11 @@ lines, bounded by the lines that are there, or assumed from the defaults of clie
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from kohort.explain.amounts import Known
+from kohort.explain.amounts import Amount, Known
 from kohort.explain.events import Event, Kind, Place
 from kohort.explain.stories import Rebalance, Story
 
@@ -51,6 +52,25 @@ def span_text(seconds: float) -> str:
     if seconds < 1:
         return f"{seconds * 1_000:.0f} ms"
     return f"{seconds:.1f} s" if seconds < 600 else f"{seconds / 60:,.0f} min"
+
+
+def costs_text(rebalance: Rebalance) -> tuple[str, str, str]:
+    """The longest stop, the partition-seconds, and the records that were processed again.
+
+    A bound has ``≤`` in front of it, an assumption ``~``. Unknown values are empty.
+    """
+    return (
+        _amount(rebalance.dead, span_text),
+        _amount(rebalance.cost, lambda cost: f"{cost:,.1f} ps"),
+        _amount(rebalance.duplicates, lambda count: f"{count:,.0f}"),
+    )
+
+
+def _amount(amount: Amount | None, words: Callable[[float], str]) -> str:
+    if amount is None:
+        return ""
+    sign = {Known.BOUNDED: "≤ ", Known.ASSUMED: "~ "}.get(amount.known, "")
+    return sign + words(amount.value)
 
 
 def events_of(story: Story, *kinds: Kind) -> list[Event]:

@@ -13,7 +13,7 @@ from html import escape
 from typing import Final
 
 from kohort.explain.explaining import Explained
-from kohort.explain.findings import span_text
+from kohort.explain.findings import costs_text, span_text
 from kohort.explain.ownership import Owned
 from kohort.explain.reading import client_of
 from kohort.explain.stories import Rebalance, Story
@@ -105,7 +105,10 @@ def _findings(each: Explained) -> Iterator[str]:
 
 
 def _table(story: Story, rows: list[Rebalance], number: int, stamp: Stamp) -> Iterator[str]:
-    heads = ("When", "Generation", "Because", "Member", "Join", "Leader", "Members", "Moved")
+    heads = (
+        *("When", "Generation", "Because", "Member", "Join", "Leader", "Members"),
+        *("Moved", "Needless", "Stopped", "Cost", "Again"),
+    )
     yield '<div class="scroll"><table><tr>' + "".join(f"<th>{h}</th>" for h in heads) + "</tr>"
     for row, r in enumerate(rows):
         because = r.cause.value + (f": {r.client_reason}" if r.client_reason else "")
@@ -118,6 +121,8 @@ def _table(story: Story, rows: list[Rebalance], number: int, stamp: Stamp) -> It
             _span(r.leader_s),
             r.members,
             r.moved,
+            r.needless,
+            *costs_text(r),
         )
         told = "".join(
             f"<td{'' if column in _WIDE else _NARROW}>{'' if c is None else escape(str(c))}</td>"
