@@ -395,6 +395,14 @@ def test_a_table_keeps_its_kind(tmp_path: Path, there: str) -> None:
     assert open_ledger(tmp_path).names_files_of_pieces is (there == "parquet")
 
 
+def test_a_directory_in_which_two_kinds_were_begun_at_once_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "_delta_log").mkdir()  # as between the folder and its first commit
+    open_ledger(tmp_path, "g").close()
+    open_delta(tmp_path)
+    with pytest.raises(ConfigError, match="two applications with different --table began it"):
+        open_ledger(tmp_path, "g")
+
+
 @pytest.mark.parametrize("kind", ["void", "interval day to second", "time(6)"])
 def test_a_column_that_delta_does_not_know_is_refused(tmp_path: Path, kind: str) -> None:
     inner = {"type": "array", "elementType": kind, "containsNull": True}

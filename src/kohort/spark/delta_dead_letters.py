@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from kohort.spark import delta_log
 from kohort.spark.delta_log import Change, DeltaConflict, DeltaFile, DeltaLog
-from kohort.spark.layout import DEAD_LETTERS
+from kohort.spark.layout import DEAD_LETTERS, is_delta
 from kohort.spark.ledger import WrittenFile
 from kohort.spark.piece_files import DEAD_SCHEMA
 
@@ -40,7 +40,7 @@ class DeltaDeadLetters:
 
     def expect(self) -> None:
         """Make the table of dead letters, before the first batch that has some is committed."""
-        if not delta_log.is_delta(self._folder):
+        if not is_delta(self._folder):
             # Earlier commits have no dead letters: this table would be there.
             delta_log.create(self._folder, DEAD_SCHEMA, {_FROM: str(self._table.version)})
 
@@ -81,7 +81,7 @@ class DeltaDeadLetters:
         return {f"{DEAD_LETTERS}/{path}": n for path, n in (waiting | log.files()).items()}
 
     def _opened(self) -> DeltaLog | None:
-        if self._log is None and delta_log.is_delta(self._folder):
+        if self._log is None and is_delta(self._folder):
             self._log = DeltaLog(self._folder)
         return self._log
 

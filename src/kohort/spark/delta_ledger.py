@@ -43,6 +43,7 @@ from kohort.spark.delta_dead_letters import DeltaDeadLetters
 from kohort.spark.delta_log import Change, DeltaConflict, DeltaLog
 from kohort.spark.delta_tidying import DeltaTidying
 from kohort.spark.intent_files import IntentFiles
+from kohort.spark.layout import is_delta
 from kohort.spark.ledger import (
     Acquired,
     Committed,
@@ -98,7 +99,7 @@ class DeltaLedger:
         self._directory = directory
         # Spark calls foreachBatch on changing threads.
         self._lock = threading.Lock()
-        if group_id is not None and not delta_log.is_delta(directory):
+        if group_id is not None and not is_delta(directory):
             _make(directory, group_id)
         self._log = DeltaLog(directory)
         properties = self._log.properties
@@ -347,11 +348,7 @@ class DeltaLedger:
             return self._log.replaced_files()
 
     def manifest(self) -> list[ManifestRow]:
-        """See ``Ledger.manifest``; without files.
-
-        The notes of commits tell the pieces. Delta removes old commits; one piece without a query
-        covers their offsets.
-        """
+        """See ``Ledger.manifest``; without files. One piece stands for commits that are gone."""
         with self._lock:
             self._log.refresh()
             begins = {p: self._log.number(begin_of(p)) for p in self._partitions()}

@@ -37,12 +37,11 @@ from deltalake.transaction import AddAction, RemoveAction
 
 from kohort.model.errors import ConfigError
 from kohort.spark.durable import make_folder, sync
-from kohort.spark.layout import PLACE
+from kohort.spark.layout import DELTA_LOG, PLACE, is_delta
 from kohort.spark.ledger import LedgerError
 
 LOG: Final = logging.getLogger(__name__)
 
-LOG_FOLDER: Final = "_delta_log"
 COMMITS_PER_CHECKPOINT: Final = 100
 """A new reader reads the last checkpoint and at most about so many commits."""
 
@@ -87,11 +86,6 @@ class Change:
     replaced: Sequence[DeltaFile] = field(default_factory=tuple)
 
 
-def is_delta(directory: Path) -> bool:
-    """Whether the directory holds a Delta table."""
-    return (directory / LOG_FOLDER).is_dir()
-
-
 def create(directory: Path, schema: pa.Schema, properties: Mapping[str, str]) -> None:
     """Make an empty table, unless another process does so at the same time.
 
@@ -122,7 +116,7 @@ class DeltaLog:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self._folder = directory / LOG_FOLDER
+        self._folder = directory / DELTA_LOG
         self._synced = -1
         try:
             self._table = DeltaTable(str(directory))

@@ -20,9 +20,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kohort.model.errors import ConfigError
-from kohort.spark.delta_log import Change, DeltaConflict, DeltaFile, DeltaLog, is_delta
+from kohort.spark.delta_log import Change, DeltaConflict, DeltaFile, DeltaLog
 from kohort.spark.intent_files import IntentFiles
-from kohort.spark.layout import COMPACTED, DEAD_LETTERS
+from kohort.spark.layout import COMPACTED, DEAD_LETTERS, is_delta
 from kohort.spark.ledger import LedgerError
 from kohort.spark.piece_files import ParquetOutput
 

@@ -1,6 +1,7 @@
 """Paths and column names of a table, and the hash of a record; writers and readers share them.
 
-In: keys and values. Out: names and hashes. Must not know: Spark, Arrow, a ledger.
+In: keys and values, directories. Out: names and hashes, the kind of a table. Must not know: Spark,
+Arrow, a ledger.
 
 ``DIR/data/TOPIC/PARTITION/*.parquet`` holds rows, ``DIR/_kohort/dead-letters/TOPIC/PARTITION/``
 malformed records. ``DIR/_kohort/ledger.db`` lists the committed files.
@@ -9,7 +10,9 @@ malformed records. ``DIR/_kohort/ledger.db`` lists the committed files.
 from __future__ import annotations
 
 import zlib
+from pathlib import Path
 
+DELTA_LOG = "_delta_log"
 DATA = "data"
 DEAD_LETTERS = "_kohort/dead-letters"
 COMPACTED = "compacted"
@@ -29,6 +32,11 @@ DEAD_LETTER = "dead_letter"
 
 HIDDEN = "__kohort_"
 """Prefix of columns that kohort adds to the user's columns."""
+
+
+def is_delta(directory: Path) -> bool:
+    """Whether the directory holds a Delta table: its log has a commit."""
+    return any((directory / DELTA_LOG).glob("*.json"))
 
 
 def record_hash(key: bytes | None, value: bytes | None) -> int:

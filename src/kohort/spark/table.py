@@ -19,7 +19,7 @@ import google_crc32c
 from kohort.host.identity import this_host
 from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
-from kohort.spark.layout import COMPACTED, DATA, DEAD_LETTERS
+from kohort.spark.layout import COMPACTED, DATA, DEAD_LETTERS, DELTA_LOG, is_delta
 from kohort.spark.ledger import Ledger, ManifestRow, Seal
 from kohort.spark.one_host import OneHost
 from kohort.spark.sqlite_ledger import LEDGER_PATH, SqliteLedger, path_of
@@ -40,7 +40,6 @@ class Orphan:
     age_s: float
 
 
-_DELTA_LOG: Final = "_delta_log"
 PARQUET: Final = "parquet"
 DELTA: Final = "delta"
 
@@ -66,11 +65,20 @@ def open_ledger(directory: Path, group_id: str | None = None, kind: str | None =
             f"{directory} holds a table of kind {there}, not {kind}: leave --table out, or name "
             "another output directory"
         )
+    ledger: Ledger
     if DELTA in (there, kind):
-        return _open_delta(directory, group_id)
-    if group_id is None:
-        return SqliteLedger.of_table(directory)
-    return SqliteLedger(directory, group_id)
+        ledger = _open_delta(directory, group_id)
+    elif group_id is None:
+        ledger = SqliteLedger.of_table(directory)
+    else:
+        ledger = SqliteLedger(directory, group_id)
+    try:
+        # Two applications may have begun a table at once, each another kind.
+        _kind_of(directory)
+    except ConfigError:
+        ledger.close()
+        raise
+    return ledger
 
 
 def adopt(directory: Path) -> tuple[str, str]:
@@ -90,9 +98,17 @@ def adopt(directory: Path) -> tuple[str, str]:
 
 
 def _kind_of(directory: Path) -> str | None:
-    if (directory / _DELTA_LOG).is_dir():
-        return DELTA
-    return PARQUET if (directory / LEDGER_PATH).is_file() else None
+    """The kind of the table that is there; ConfigError for two kinds."""
+    parquet = (directory / LEDGER_PATH).is_file()
+    if not is_delta(directory):
+        return PARQUET if parquet else None
+    if parquet:
+        raise ConfigError(
+            f"{directory} holds a Parquet table ({LEDGER_PATH}) and a Delta table ({DELTA_LOG}): "
+            "two applications with different --table began it; name a new directory, and start all "
+            "applications with the same --table"
+        )
+    return DELTA
 
 
 def _open_delta(directory: Path, group_id: str | None) -> Ledger:
@@ -189,5 +205,5 @@ def _partition_of(orphan: Orphan) -> TopicPartition | None:
 def _files(directory: Path) -> Iterator[Path]:
     for folder in (DATA, DEAD_LETTERS, COMPACTED):
         for path in (directory / folder).rglob("*"):
-            if path.is_file() and path.parent.name != _DELTA_LOG:
+            if path.is_file() and path.parent.name != DELTA_LOG:
                 yield path
