@@ -348,7 +348,7 @@ class DeltaLedger:
             return self._log.replaced_files()
 
     def manifest(self) -> list[ManifestRow]:
-        """See ``Ledger.manifest``; without files. One piece stands for all removed commits."""
+        """See ``Ledger.manifest``; without files, and one piece for all removed commits."""
         with self._lock:
             self._log.refresh()
             begins = {p: self._log.number(begin_of(p)) for p in self._partitions()}
