@@ -73,7 +73,7 @@ def test_questions_to_a_silent_broker_block_nothing_and_end(broker: EmbeddedBrok
             while not late.done():
                 await asyncio.sleep(0.001)
                 turns += 1
-            assert turns > 50
+            assert turns > 5, "the loop turns while the question waits for 300 ms"
             with pytest.raises(BrokerUnreachable, match="no answer in time"):
                 await late
             cancelled.cancel()

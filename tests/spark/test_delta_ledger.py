@@ -392,7 +392,8 @@ def test_a_table_keeps_its_kind(tmp_path: Path, there: str) -> None:
     with pytest.raises(ConfigError, match=f"holds a table of kind {there}"):
         open_ledger(tmp_path, "g", other)
     open_ledger(tmp_path, "g").close()
-    assert open_ledger(tmp_path).names_files_of_pieces is (there == "parquet")
+    with closing(open_ledger(tmp_path)) as reader:
+        assert reader.names_files_of_pieces is (there == "parquet")
 
 
 def test_a_directory_in_which_two_kinds_were_begun_at_once_is_refused(tmp_path: Path) -> None:
