@@ -126,7 +126,9 @@ def _least(stats: Mapping[str, Any]) -> tuple[str, int, int]:
 def _replace(log: DeltaLog, small: Sequence[DeltaFile], stopped: Callable[[], bool]) -> None:
     """Write the rows of some files into one file, and commit it in their place."""
     number = log.number(_NUMBER) or 0
-    output = ParquetOutput(log.directory, COMPACTED, f"{uuid.uuid4().hex}.parquet", log.schema)
+    output = ParquetOutput(
+        log.directory, COMPACTED, f"{uuid.uuid4().hex}.parquet", log.schema, True
+    )
     try:
         for file in small:
             for batch in _batches(log, file):
