@@ -169,4 +169,5 @@ def test_a_killed_members_dead_time_is_that_of_the_clients_own_clocks(
             (found,) = json.loads(done.stdout)["groups"]
             rows = [row for row in found["rebalances"] if row["dead"] and row["dead"]["value"] > 1]
             assert [row["dead"]["known"] for row in rows] == [known], source
-            assert rows[0]["dead"]["value"] == pytest.approx(own_s, rel=0.1), source
+            # On a busy machine Kafka expires the session up to a second late.
+            assert rows[0]["dead"]["value"] == pytest.approx(own_s, rel=0.1, abs=1.0), source
