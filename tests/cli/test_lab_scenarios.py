@@ -93,6 +93,7 @@ def test_run_writes_a_picture_and_a_history(tmp_path: Path) -> None:
     assert {fact.source for fact in read.facts} >= {"broker", "pod-0", "pod-3"}
 
 
+@pytest.mark.slow
 def test_table_prints_text_markdown_and_json(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -111,6 +111,7 @@ def _configuration(rng: random.Random, *, weighted: bool) -> Configuration:
     return Configuration(offset=1, tasks=tasks, weights=weights)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("most_moves", [None, 1, 3])
 def test_every_drawn_group_settles_with_all_work_running_once(

@@ -58,6 +58,7 @@ def conversation(daemon: subprocess.Popen[bytes], *, interrupted: bool) -> str:
     return daemon.stderr.read().decode()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("interrupted", [False, True])
 def test_an_idle_worker_ends_without_output(interrupted: bool) -> None:
     assert last_words("kohort.spark.worker_daemon", interrupted=interrupted) == ""
