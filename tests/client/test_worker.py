@@ -170,10 +170,6 @@ def test_a_drained_worker_hands_its_work_over_and_owns_it_until_then(crew: Crew)
     crew.settled(18)
 
 
-def generation_of(worker: Worker) -> int:
-    return worker.snapshot().generation
-
-
 def test_a_static_worker_under_a_leader_of_connect_asks_for_its_work(crew: Crew) -> None:
     leader = ConnectsLeader(crew)
     with leader.worker:
@@ -183,10 +179,11 @@ def test_a_static_worker_under_a_leader_of_connect_asks_for_its_work(crew: Crew)
         second = crew.join(**name)
         leader.settle([second])
         # A running rebalance absorbs the request: both have finished the last one.
-        until(lambda: generation_of(leader.worker) == generation_of(second), "one generation")
-        before = generation_of(second)
+        both = (leader.worker, second)
+        until(lambda: len({w.snapshot().generation for w in both}) == 1, "one generation")
+        before = second.snapshot().generation
         leader.worker.request_rejoin("the next assignment names no changes")
-        until(lambda: generation_of(second) > before, "another generation")
+        until(lambda: second.snapshot().generation > before, "another generation")
         crew.leave(second)
         again = crew.join(**name)
         leader.settle([again])
