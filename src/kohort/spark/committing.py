@@ -1,16 +1,45 @@
-"""Checks and rows of one commit that all ledgers share.
+"""What all ledgers share: checks and rows of one commit, and the noted queries.
 
-In: written files, intended pieces. Out: an error, or a manifest row. Must not know: how a ledger
-stores anything.
+In: written files, intended pieces, queries. Out: an error, a manifest row, a name. Must not know:
+how a ledger stores anything.
 """
 
 from __future__ import annotations
 
+import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
-from kohort.spark.ledger import LedgerError, ManifestRow, WrittenFile
+from kohort.spark.ledger import LedgerError, ManifestRow, NotedQuery, WrittenFile
 from kohort.spark.planning import Piece
+
+_QUERY: Final = "query/"
+
+
+class QueryNotes(ABC):
+    """The part of a ledger that notes queries, as descriptions with names of their own."""
+
+    @abstractmethod
+    def describe(self, name: str, value: str) -> None:
+        """See ``Ledger.describe``."""
+
+    @abstractmethod
+    def _described_below(self, prefix: str) -> dict[str, str]:
+        """The descriptions with names that begin with the prefix, by the rest of the name."""
+
+    def note_query(self, query: NotedQuery) -> str:
+        """See ``Ledger.note_query``."""
+        text = query.as_json()
+        name = hashlib.sha256(text.encode()).hexdigest()[:16]
+        self.describe(_QUERY + name, text)
+        return name
+
+    def queries(self) -> dict[str, NotedQuery]:
+        """See ``Ledger.queries``."""
+        found = self._described_below(_QUERY)
+        return {name: NotedQuery.parse(text) for name, text in found.items()}
 
 
 def check_written(directory: Path, files: Sequence[WrittenFile]) -> None:

@@ -15,7 +15,6 @@ of other partitions have other numbers, and disturb nothing.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 import threading
 import time
@@ -27,7 +26,7 @@ from typing import Final, TypeVar
 from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
 from kohort.spark import delta_log
-from kohort.spark.committing import check_written, manifest_row
+from kohort.spark.committing import QueryNotes, check_written, manifest_row
 from kohort.spark.delta_commits import (
     batch_change,
     begin_of,
@@ -50,7 +49,6 @@ from kohort.spark.ledger import (
     LedgerConflict,
     LedgerError,
     ManifestRow,
-    NotedQuery,
     NotedTopic,
     Position,
     WrittenFile,
@@ -68,7 +66,6 @@ T = TypeVar("T")
 
 _PREFIX: Final = "kohort."
 _EXPIRY: Final = "delta.setTransactionRetentionDuration"
-_QUERY: Final = "query/"
 _TOPIC: Final = "topic/"
 _PATIENCE_S: Final = 60.0
 _INTENT_KEPT_FENCES: Final = 100
@@ -79,7 +76,7 @@ _NOTES: Final = 200
 """How many commits are searched for the names of owners."""
 
 
-class DeltaLedger:
+class DeltaLedger(QueryNotes):
     """The ledger of the Delta table in ``directory``, written by ``group_id``.
 
     Args:
@@ -147,18 +144,6 @@ class DeltaLedger:
         """See ``Ledger.described``."""
         return self._properties().get(_PREFIX + name)
 
-    def note_query(self, query: NotedQuery) -> str:
-        """See ``Ledger.note_query``."""
-        text = query.as_json()
-        name = hashlib.sha256(text.encode()).hexdigest()[:16]
-        self.describe(_QUERY + name, text)
-        return name
-
-    def queries(self) -> dict[str, NotedQuery]:
-        """See ``Ledger.queries``."""
-        found = self._below(_QUERY)
-        return {name: NotedQuery.parse(text) for name, text in found.items()}
-
     def note_topic(self, name: str, found: NotedTopic) -> NotedTopic:
         """See ``SourceLedger.note_topic``."""
         text = json.dumps(dataclasses.asdict(found))
@@ -200,7 +185,10 @@ class DeltaLedger:
 
     def noted_topics(self) -> dict[str, NotedTopic]:
         """See ``Ledger.noted_topics``."""
-        return {name: NotedTopic(**json.loads(text)) for name, text in self._below(_TOPIC).items()}
+        return {
+            name: NotedTopic(**json.loads(text))
+            for name, text in self._described_below(_TOPIC).items()
+        }
 
     # --- ownership
 
@@ -465,10 +453,10 @@ class DeltaLedger:
             self._log.refresh()
             return self._log.properties
 
-    def _below(self, kind: str) -> dict[str, str]:
+    def _described_below(self, prefix: str) -> dict[str, str]:
         with self._lock:
             self._log.refresh()
-            return self._below_now(kind)
+            return self._below_now(prefix)
 
     def _below_now(self, kind: str) -> dict[str, str]:
         prefix = _PREFIX + kind

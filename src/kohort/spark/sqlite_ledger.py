@@ -11,7 +11,6 @@ between the read of a position and its move. A commit is on disk before ``commit
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 import sqlite3
 import threading
@@ -24,7 +23,7 @@ from typing import Final
 from kohort.host.identity import this_host
 from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
-from kohort.spark.committing import check_written, manifest_row
+from kohort.spark.committing import QueryNotes, check_written, manifest_row
 from kohort.spark.durable import make_folder
 from kohort.spark.ledger import (
     Acquired,
@@ -32,7 +31,6 @@ from kohort.spark.ledger import (
     LedgerConflict,
     LedgerError,
     ManifestRow,
-    NotedQuery,
     NotedTopic,
     Position,
     WrittenFile,
@@ -48,7 +46,6 @@ from kohort.spark.sqlite_tables import SCHEMA, as_columns, intended, seal_from
 SCHEMA_VERSION = "1"
 LEDGER_PATH = Path("_kohort") / "ledger.db"
 
-_QUERY = "query/"
 _TOPIC = "topic/"
 _INTENT_KEPT_FENCES = 100
 """An intent that so many later owners fenced belongs to an application that is gone."""
@@ -65,7 +62,7 @@ def path_of(directory: Path) -> Path:
     return path
 
 
-class SqliteLedger:
+class SqliteLedger(QueryNotes):
     """The ledger of the table in ``directory``, written by ``group_id``; made if it is missing.
 
     Raises:
@@ -140,18 +137,6 @@ class SqliteLedger:
         with self._reading() as connection:
             row = connection.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
         return None if row is None else str(row[0])
-
-    def note_query(self, query: NotedQuery) -> str:
-        """See ``Ledger.note_query``."""
-        text = query.as_json()
-        name = hashlib.sha256(text.encode()).hexdigest()[:16]
-        self.describe(_QUERY + name, text)
-        return name
-
-    def queries(self) -> dict[str, NotedQuery]:
-        """See ``Ledger.queries``."""
-        found = self._described_below(_QUERY)
-        return {name: NotedQuery.parse(text) for name, text in found.items()}
 
     def note_topic(self, name: str, found: NotedTopic) -> NotedTopic:
         """See ``SourceLedger.note_topic``.
