@@ -1,4 +1,4 @@
-"""What all ledgers share: checks and rows of one commit, and the noted queries.
+"""Parts of all ledgers: checks and rows of one commit, notes of queries.
 
 In: written files, intended pieces, queries. Out: an error, a manifest row, a name. Must not know:
 how a ledger stores anything.
