@@ -79,6 +79,8 @@ def test_a_member_that_falls_silent_is_named_with_its_session(
     assert [r["member"] for r in expired] == [member]
     assert [r["client"] for r in expired] == ["victim"]
     assert silent_at + 5 < expired[0]["began"] < back_at, "the session lasts 6 s"
+    # Such a wait since the join may be that of a default session: then nothing was heard at all.
+    assert (finding["known"] == "assumed") is ("no heartbeat at all" in finding["says"])
     lines = real_kafka.log().read_text("utf-8").splitlines()
     assert member in lines[finding["evidence"][0]["line"] - 1]
 
@@ -169,5 +171,7 @@ def test_a_killed_members_dead_time_is_that_of_the_clients_own_clocks(
             (found,) = json.loads(done.stdout)["groups"]
             rows = [row for row in found["rebalances"] if row["dead"] and row["dead"]["value"] > 1]
             assert [row["dead"]["known"] for row in rows] == [known], source
-            # On a busy machine Kafka expires the session up to a second late.
-            assert rows[0]["dead"]["value"] == pytest.approx(own_s, rel=0.1, abs=1.0), source
+            # Only clients see a session that expires late: up to a second on a busy machine.
+            late_s = 1.0 if known == "bounded" else 0.0
+            close = pytest.approx(own_s, rel=0.1, abs=late_s)
+            assert rows[0]["dead"]["value"] == close, source

@@ -1,4 +1,4 @@
-"""The options that commands about groups share: which groups, which partitions, do it or show it.
+"""The options that commands about groups share: groups, partitions, dry run or change.
 
 In: words of the command line. Out: group ids, partitions. Must not know: the changes of groups.
 """

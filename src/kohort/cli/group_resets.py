@@ -122,7 +122,7 @@ def _at_time(
 
 
 def _within(admin: Admin, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    """The offsets, moved into the logs as Kafka's tool does it."""
+    """The offsets, moved into the logs by the rule of Kafka's tool."""
     wanted = list(offsets)
     begins, ends = _at(admin, wanted, EARLIEST), _at(admin, wanted, LATEST)
     found = {}

@@ -129,7 +129,7 @@ class PollLoop:
     # -- records ----------------------------------------------------------------------------------
 
     def read_with(self, fetcher: RecordFetcher | ColumnFetcher) -> None:
-        """Fetch with this one from now on; each partition goes on where it stands."""
+        """Fetch with this fetcher from now on; each partition goes on at its position."""
         before = self._fetcher
         starts, paused = self.positions(before.partitions), before.paused
         self.unbuffer(starts)

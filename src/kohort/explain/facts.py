@@ -144,7 +144,7 @@ class HistoryReader:
 
 
 def _clients(fact: AnyFact) -> Event | None:
-    """The event of a client's fact, without time and place; None if it means no event."""
+    """The event of a client's fact, without time and place; None if the fact means no event."""
     kind = _KINDS.get(type(fact))
     match fact:
         case c.CallbackStarted() if fact.kind is not c.CallbackKind.ASSIGNED:

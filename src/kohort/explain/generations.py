@@ -48,7 +48,7 @@ class SettledMember:
     session_s: float | None = None
     """``session.timeout.ms`` in seconds; None if unknown."""
     topics: frozenset[str] = frozenset()
-    """The topics that the member wants; empty if it is no consumer."""
+    """The topics that the member wants; empty if the member is no consumer."""
     partitions: frozenset[TopicPartition] = frozenset()
     """The assigned partitions; empty if the member is no consumer."""
 
@@ -60,7 +60,7 @@ class SettledMember:
 
 @lru_cache(maxsize=1_024)
 def partitions_of(assignment: bytes) -> frozenset[TopicPartition]:
-    """The partitions in the bytes of an assignment; empty if it is none of a consumer."""
+    """The partitions in the bytes of an assignment; empty if the bytes are not a consumer's."""
     try:
         return frozenset(decode_assignment(assignment).partitions)
     except ProtocolError:
@@ -69,7 +69,7 @@ def partitions_of(assignment: bytes) -> frozenset[TopicPartition]:
 
 @lru_cache(maxsize=1_024)
 def topics_of(subscription: bytes) -> frozenset[str]:
-    """The topics in the bytes of a subscription; empty if it is none of a consumer."""
+    """The topics in the bytes of a subscription; empty if the bytes are not a consumer's."""
     try:
         return decode_subscription(subscription).topics
     except ProtocolError:

@@ -23,7 +23,7 @@ from kohort.explain.reading import is_benign
 from kohort.explain.stories import Story
 
 _BACK_S: Final = 5.0
-"""A process that was restarted needs longer until it joins."""
+"""A process that was restarted joins only after this time."""
 
 
 def static_conflict(story: Story) -> Iterator[Finding]:

@@ -15,7 +15,7 @@ _JAVA: Final = re.compile(r"([\w.-]+)-(\d+)(?![\w.-])")
 
 
 def partitions_in(text: str) -> list[str]:
-    """The partitions that a text names, in its order; empty if it names none."""
+    """The partitions that a text names, in the text's order; empty if there are none."""
     if found := _PYTHON.findall(text):
         return [f"{topic}-{number}" for topic, number in found]
     if found := _GO.findall(text):

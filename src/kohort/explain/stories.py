@@ -370,7 +370,7 @@ class Story:
                 self._keep(replace(begun, assigned=event.at, generation=generation))
             case Kind.LEAVING | Kind.PROCESS_ENDED:
                 if begun is not None and begun.joined is None and begun.cause is Cause.UNTOLD:
-                    del self._client[key]  # it gave its partitions up because it leaves
+                    del self._client[key]  # the member gave its partitions up before its leave
             case Kind.ADDED if begun is not None and begun.joined is not None:
                 self._keep(replace(self._client.pop(key), assigned=event.at))
             case _:

@@ -49,7 +49,7 @@ def dumped(line: str, file: str, number: int) -> list[Recorded]:
 def record_of(
     key: Mapping[str, Any], value: Mapping[str, Any] | None, at: float | None, place: Place
 ) -> list[Recorded]:
-    """The value of one record; empty if it says nothing about members, owners or offsets.
+    """The value of one record; empty without members, owners and offsets.
 
     Args:
         key: with ``type`` and ``data``.

@@ -176,7 +176,7 @@ def _batches(log: DeltaLog, file: DeltaFile) -> Iterator[pa.RecordBatch]:
 
 
 def _fitted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The batch with the columns and types of the table; a column that it has not is null."""
+    """The batch with the columns and types of the table; missing columns are null."""
     columns = [
         batch.column(each.name).cast(each.type)
         if each.name in batch.schema.names

@@ -21,7 +21,7 @@ from kohort.spark.ledger import LedgerError
 LOG: Final = logging.getLogger(__name__)
 
 FILES: Final = 400
-"""After so many files of one application it compacts the table."""
+"""An application compacts the table after it has committed so many files."""
 
 _LOCK: Final = Path("_kohort") / "compaction.lock"
 _PATIENCE_S: Final = 30.0

@@ -452,7 +452,7 @@ class SourceDriver:
         return replace(end, lag=lag, generation=generation if generation >= 0 else None)
 
     def _due(self) -> dict[TopicPartition, int]:
-        """The ends up to which the next batch may read; empty until it is its time."""
+        """The ends up to which the next batch may read; empty until the next batch is due."""
         waits = self._targets is None and not self._pacing.may_begin(self._clock())
         return {} if waits else self._readable()
 

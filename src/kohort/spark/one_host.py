@@ -123,7 +123,7 @@ class OneHost:
         sync(self._path.parent)
 
     def _written(self) -> Path:
-        """The note under another name: nobody may read half of it."""
+        """The note under another name, so that no process reads half of the note."""
         path = self._path.with_name(f"{NAME}.{uuid.uuid4().hex}")
         try:
             path.write_text(json.dumps(dataclasses.asdict(self._here)), encoding="utf-8")

@@ -117,7 +117,7 @@ def java_status() -> int | None:
     if process is None:
         return None
     with contextlib.suppress(subprocess.TimeoutExpired):
-        # Its sockets close a moment before it ends.
+        # The sockets of Java close a moment before Java ends.
         return int(process.wait(_JAVA_ENDS_S))
     return None
 

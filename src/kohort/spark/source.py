@@ -147,7 +147,7 @@ class KohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def make_driver(options: SourceOptions) -> SourceDriver:
-    """The driver of one query; it has joined no group yet.
+    """The driver of one query, before its join of the group.
 
     Raises:
         ConfigError: a setting is wrong, the ledger belongs to another group, or no topic matches.
