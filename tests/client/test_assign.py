@@ -13,6 +13,7 @@ from kohort.broker.embedded import EmbeddedBroker
 from kohort.client.admin import Admin
 from kohort.client.errors import NoOffset, WrongUse
 from kohort.model.errors import ConfigError
+from kohort.model.positions import Position
 
 
 def members(broker: EmbeddedBroker) -> int:
@@ -37,7 +38,7 @@ def test_reading_goes_on_at_committed_offsets(broker: EmbeddedBroker) -> None:
         consumer.assign([TP0, ("t", 1)])
         read(consumer, 200)
         consumer.commit({TP0: 95, TP1: 98})
-        assert consumer.committed([TP0]) == {TP0: 95}
+        assert consumer.committed([TP0]) == {TP0: Position(95)}
     with make(broker) as consumer:
         consumer.assign([TP0, TP1])
         records = read(consumer, 7)

@@ -29,6 +29,7 @@ from kohort.client import async_consumer, async_driver, async_positions, steps
 from kohort.client.errors import BrokerUnreachable
 from kohort.client.listeners import RebalanceListener
 from kohort.model.ids import TopicPartition
+from kohort.model.positions import Position
 
 Place = tuple[str, int]
 """A file and a line."""
@@ -188,7 +189,7 @@ async def cut_questions(cutter: Cutter, broker: EmbeddedBroker) -> None:
         await consumer.commit({TP0: 3, TP1: 4})
         both = [TP0, TP1]
         expected: list[tuple[Callable[[], Coroutine[Any, Any, Any]], object]] = [
-            (lambda: consumer.committed(both), {TP0: 3, TP1: 4}),
+            (lambda: consumer.committed(both), {TP0: Position(3), TP1: Position(4)}),
             (lambda: consumer.partitions_for("t"), both),
             (lambda: consumer.beginning_offsets(both), {TP0: 0, TP1: 0}),
             (lambda: consumer.end_offsets(both), {TP0: 100, TP1: 100}),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -129,6 +131,54 @@ def test_a_cancelled_change_to_columns_closes_librdkafkas_consumer(
             await soon(lambda: fetcher._closed, "the end of librdkafka's consumer")
 
     play(piece)
+
+
+@pytest.mark.parametrize("columns", [False, True], ids=["records", "columns"])
+def test_close_leaves_and_frees_everything_after_the_end_of_its_event_loop(
+    broker: EmbeddedBroker, columns: bool
+) -> None:
+    threads, files = consumer_threads(), open_files()
+    consumers = []
+
+    async def forgotten() -> None:
+        consumer = make_async(broker)
+        consumers.append(consumer)
+        consumer.subscribe(["t"])
+        if columns:
+            assert await consumer.poll_arrow(20) is not None
+        else:
+            await read(consumer, 200)
+
+    async def later() -> None:
+        (consumer,) = consumers
+        with pytest.raises(WrongUse, match=r"That loop has ended: close\(\) works in this one"):
+            await consumer.poll()
+        await consumer.close()
+        await consumer.close()
+        with pytest.raises(Closed):
+            await consumer.poll()
+
+    play(forgotten)
+    play(later)
+    assert committed(broker) == {TP0: 100, TP1: 100}
+    with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        assert not admin.describe_group("g").members
+    until(lambda: consumer_threads() <= threads, "no thread is left")
+    until(lambda: open_files() <= files, "no descriptor is left")
+
+
+def consumer_threads() -> set[threading.Thread]:
+    """The threads of this process, without those of the broker."""
+    return {each for each in threading.enumerate() if not each.name.startswith("kohort-sync")}
+
+
+def open_files() -> int:
+    """How many sockets, pipes and selectors are open; 0 where the system does not tell."""
+    found = 0
+    for each in Path("/proc/self/fd").glob("*"):
+        with suppress(OSError):  # closed meanwhile
+            found += not str(each.readlink()).startswith("/")  # the broker's files
+    return found
 
 
 def test_a_subscription_ends_the_wait_of_an_unsubscribe(broker: EmbeddedBroker) -> None:

@@ -97,7 +97,7 @@ def test_two_consumers_share_commit_and_resume(old: str) -> None:
             one.commit()
             two.commit()
             everything = [TopicPartition(name, p) for p in range(PARTITIONS)]
-            assert set(one.committed(everything).values()) == {ROUNDS}
+            assert {at.offset for at in one.committed(everything).values()} == {ROUNDS}
             assert set(one.end_offsets(everything).values()) == {ROUNDS}
             found = one.offsets_for_times(dict.fromkeys(everything, 1))
             assert [at.offset for at in found.values() if at is not None] == [0] * PARTITIONS

@@ -7,6 +7,7 @@ import contextlib
 import random
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +19,7 @@ from tests.client import columns
 from tests.client.columns import rows_by_arrow
 from tests.client.one_consumer import TP0, TP1, committed, make, read, write
 from tests.client.stage import until
-from tests.client.test_async_consumer import make_async, play
+from tests.client.test_async_consumer import make_async, play, soon
 
 from kohort import Consumer
 from kohort.broker.embedded import EmbeddedBroker
@@ -331,6 +332,42 @@ consumer.close(0)
     )
     assert done.stdout.startswith("WrongUse poll_arrow() needs the extra arrow")
     assert "pip install 'kohort[arrow]'" in done.stdout
+
+
+def test_the_event_loop_goes_on_while_columns_are_decoded(
+    broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The decoder waits for the event loop: on the loop's own thread it would wait for ever."""
+    decode, begun, may_end = decoding.to_arrow_counted, threading.Event(), threading.Event()
+    waited: list[bool] = []
+
+    def slow(*runs: Any, **more: Any) -> Any:
+        begun.set()
+        waited.append(may_end.wait(20))
+        return decode(*runs, **more)
+
+    monkeypatch.setattr("kohort.client.column_fetcher.columns.to_arrow_counted", slow)
+
+    async def piece() -> None:
+        async with make_async(broker) as consumer:
+            consumer.subscribe(["t"])
+            poll = asyncio.create_task(consumer.poll_arrow(20))
+            await soon(begun.is_set, "the decoder")
+            consumer.pause([TP1])
+            poll.cancel()
+            await asyncio.wait([poll])
+            second = asyncio.create_task(consumer.poll_arrow(20))
+            await asyncio.sleep(0.01)
+            assert not second.done(), "the next call waits for the decoder"
+            may_end.set()
+            batch = await second
+            assert places(columns.rows_of(batch)) == [(0, n) for n in range(100)], "1 is paused"
+            consumer.resume([TP1])
+            batch = await consumer.poll_arrow(20)
+            assert places(columns.rows_of(batch)) == [(1, n) for n in range(100)]
+
+    play(piece)
+    assert all(waited)
 
 
 def test_asyncio_reads_columns_and_a_cancelled_poll_loses_nothing(broker: EmbeddedBroker) -> None:

@@ -272,7 +272,7 @@ def test_a_broken_record_is_named_and_set_aside_and_no_other_is_lost(
 
 
 def committed_of(consumer: Consumer[Any, Any]) -> int:
-    return consumer.committed([TP0])[TP0]
+    return consumer.committed([TP0])[TP0].offset
 
 
 def letters_in(address: str) -> list[Message]:

@@ -5,7 +5,8 @@ wire.
 
 `AsyncConsumer` has the parts of `Consumer`, and awaits where `Consumer` blocks. No thread works for
 the group. Records come when librdkafka's file descriptor is readable. One thread of its own makes
-the calls that librdkafka has only in a blocking form: leaders of new topics, and its close.
+the calls that librdkafka has only in a blocking form (leaders of new topics, and its close), and
+decodes columns.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, overload
 
 from kohort.client import arguments
 from kohort.client.arguments import PartitionLike
-from kohort.client.async_driver import AsyncDriver, running_loop
+from kohort.client.async_driver import AsyncDriver, look_at, running_loop
 from kohort.client.async_positions import SHORTEST_S, AsyncPositions
 from kohort.client.column_polling import MOST_ROWS, import_columns
 from kohort.client.config import ClientSettings, Settings
@@ -36,6 +38,7 @@ from kohort.client.unblocked_consumer import UnblockedConsumer
 from kohort.consumer.core import ConsumerCore
 from kohort.embedded.deferral import Wait
 from kohort.model.ids import TopicPartition
+from kohort.model.positions import Position
 
 if TYPE_CHECKING:
     import pyarrow as pa  # of the extra arrow
@@ -97,6 +100,8 @@ class AsyncConsumer(AsyncPositions, Generic[K, V]):
         """The event loop of the first call; all others have to come there."""
         self._polled = False
         """Whether a task polls at present."""
+        self._decoding: asyncio.Future[None] | None = None
+        """Decoding of columns in the thread."""
         self._work = WorkInTurn(self._pause)
         self._questions = self._inner.questions
         self._event: RecordEvent | ColumnEvent | None = None
@@ -133,7 +138,7 @@ class AsyncConsumer(AsyncPositions, Generic[K, V]):
         """As `Consumer.enforce_rebalance`."""
         self._inner.enforce_rebalance(reason)
 
-    def seek(self, partition: PartitionLike, offset: int) -> None:
+    def seek(self, partition: PartitionLike, offset: int | Position) -> None:
         """As `Consumer.seek`."""
         self._inner.seek(partition, offset)
 
@@ -224,7 +229,10 @@ class AsyncConsumer(AsyncPositions, Generic[K, V]):
     async def poll_arrow(
         self, timeout: float = 1.0, max_records: int = MOST_ROWS
     ) -> pa.RecordBatch | None:
-        """As `Consumer.poll_arrow`. Batches are decoded on the event loop, about 8 MiB at once.
+        """As `Consumer.poll_arrow`. A thread of the consumer decodes; the event loop goes on.
+
+        ``seek`` of another task, and a rebalance that comes after a cancelled call, wait until the
+        rows at work are decoded: about 8 MiB of records.
 
         Raises:
             WrongUse: another task polls; else as `Consumer.poll_arrow`.
@@ -278,7 +286,15 @@ class AsyncConsumer(AsyncPositions, Generic[K, V]):
         deadline = clock.time() + timeout
         while True:
             await self._look()
-            if loop.sure and not loop.is_filled():
+            decoding = self._decoding  # at work if a call was cancelled
+            if decoding is None and loop.sure and (fetcher := self._inner.undecoded):
+                decoding = self._aside(partial(fetcher.decode, limit))
+            if decoding is not None:
+                await self._decode(decoding)
+                continue
+            if columns:
+                loop.note_problems()
+            elif loop.sure and not loop.is_filled():
                 loop.take(limit, 0)
             if loop.is_filled() and loop.is_sure():
                 return True
@@ -287,6 +303,15 @@ class AsyncConsumer(AsyncPositions, Generic[K, V]):
                 return False
             await self._pause(left)
             loop.meter.goes_on = True
+
+    async def _decode(self, work: asyncio.Future[None]) -> None:
+        """Wait for the thread that decodes; the next call waits if this one is cancelled."""
+        self._decoding = work
+        work.add_done_callback(look_at)
+        try:
+            await asyncio.shield(work)
+        finally:
+            self._decoding = None if work.done() else work
 
     async def _change_fetcher(self) -> None:
         """Change between records and columns.
@@ -297,7 +322,7 @@ class AsyncConsumer(AsyncPositions, Generic[K, V]):
         # Imports take long. The thread does them after questions of librdkafka.
         await asyncio.shield(self._aside(import_columns))
         await self._look()  # behind a listener that a cancelled call left at work
-        old = self._inner.change_fetcher(self._unwatch)
+        old, self._decoding = self._inner.change_fetcher(self._unwatch), None
         await asyncio.shield(self._aside(old.close))
 
     async def _gather(self, limit: int, wait: float) -> bool:
@@ -343,8 +368,13 @@ class AsyncConsumer(AsyncPositions, Generic[K, V]):
         await self._work.carry_out(self._inner.unsubscribing())
 
     async def close(self, timeout: float = CLOSE_S) -> None:
-        """As `Consumer.close`. A cancelled call goes on to close in the background."""
+        """As `Consumer.close`. A cancelled call goes on to close in the background.
+
+        Works in any event loop, if that of the first call has ended.
+        """
         wait = arguments.seconds(timeout)
+        if self._home is not None and self._home.is_closed() and not self._inner.is_closed:
+            self._move()
         self.check_loop()
         self._check_not_listener()
         await self._close(wait, commit=True)
@@ -362,6 +392,14 @@ class AsyncConsumer(AsyncPositions, Generic[K, V]):
             return
         self._closing = asyncio.create_task(self._end(timeout, commit=commit))
         await asyncio.shield(self._closing)
+
+    def _move(self) -> None:
+        """Go on in the running event loop; the tasks and events of the ended one are void."""
+        if self._event is not None:
+            self._event.close()
+        self._home = self._event = self._closing = None
+        self._signal, self._work = asyncio.Event(), WorkInTurn(self._pause)
+        self._driver.move()
 
     async def _end(self, timeout: float, *, commit: bool) -> None:
         clock = asyncio.get_running_loop()
@@ -387,7 +425,12 @@ class AsyncConsumer(AsyncPositions, Generic[K, V]):
         if here is not self._home:
             raise WrongUse(
                 "this consumer belongs to the event loop of its first call: make one for each "
-                "loop. asyncio.run_coroutine_threadsafe(call, loop) calls from another thread"
+                + (
+                    "loop. That loop has ended: close() works in this one"
+                    if self._home.is_closed()
+                    else "loop. asyncio.run_coroutine_threadsafe(call, loop) calls from another "
+                    "thread"
+                )
             )
 
     def _start(self) -> None:

@@ -33,6 +33,10 @@ class EventLoopTurns(ClientLoop):
     def start(self) -> None:
         """Begin: the running event loop calls from now on."""
         self._open()
+        self.move()
+
+    def move(self) -> None:
+        """Let the running event loop call; the one before has ended, or there was none."""
         self._asyncio = running_loop()
         self._asyncio.add_reader(self._selector.fileno(), self._ready)  # type: ignore[attr-defined]
         self._asyncio.call_soon(self._ready)
@@ -104,6 +108,11 @@ class AsyncDriver(DriverThread[C]):
             raise WrongUse("this call would block the event loop: await the consumer's own call")
         return future.result()
 
+    def move(self) -> None:
+        """Go on in the running event loop, because the one before has ended."""
+        if self._turns is not None:
+            self._turns.move()
+
     async def answer(self, future: Future[Any], timeout_s: float | None = None) -> Any:
         """The result of a future, within ``default.api.timeout.ms`` or ``timeout_s``.
 
@@ -114,7 +123,7 @@ class AsyncDriver(DriverThread[C]):
         """
         limit = self._timeout_s if timeout_s is None else timeout_s
         wrapped = asyncio.wrap_future(future)
-        wrapped.add_done_callback(_look_at)
+        wrapped.add_done_callback(look_at)
         try:
             async with asyncio.timeout(limit):
                 return await asyncio.shield(wrapped)
@@ -141,7 +150,7 @@ def running_loop() -> asyncio.AbstractEventLoop:
         raise WrongUse("no event loop is running: call this in a coroutine") from None
 
 
-def _look_at(future: asyncio.Future[Any]) -> None:
+def look_at(future: asyncio.Future[Any]) -> None:
     """Take note of an exception: a cancelled caller does not."""
     if not future.cancelled():
         future.exception()

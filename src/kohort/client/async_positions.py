@@ -58,7 +58,7 @@ class AsyncPositions:
 
     async def committed(
         self, partitions: Collection[PartitionLike], timeout: float | None = None
-    ) -> dict[TopicPartition, int]:
+    ) -> dict[TopicPartition, Position]:
         """As `Consumer.committed`."""
         wanted = arguments.partitions(partitions)
         wait = None if timeout is None else arguments.seconds(timeout)
@@ -66,7 +66,7 @@ class AsyncPositions:
         self._inner.check_group("committed()")
         if not wanted:
             return {}
-        found: dict[TopicPartition, int] = await self._driver.answer(
+        found: dict[TopicPartition, Position] = await self._driver.answer(
             self._driver.ask_committed(wanted), wait
         )
         return found

@@ -67,7 +67,8 @@ class _Ready:
 class ColumnFetcher:
     """Reads given partitions from given offsets into Arrow record batches.
 
-    One thread at a time may call it.
+    One thread at a time may call it, but another one may call ``decode`` meanwhile: calls that
+    start, move or end partitions then wait until the rows at work are decoded.
 
     Args:
         settings: bootstrap servers and everything about fetching.
@@ -80,6 +81,7 @@ class ColumnFetcher:
         self._fetching = RangeFetching(settings)
         self._reader, self._lock = self._fetching.reader, self._fetching.lock
         self._ready: deque[_Ready] = deque()
+        self._decoding = threading.Lock()
         self._damage: Damaged | None = None
         """Raised when nothing is ready: records before the damage come first."""
         self._closed = False
@@ -123,7 +125,8 @@ class ColumnFetcher:
         double = self._reader.partitions & starts.keys()
         if double:
             raise WrongUse(f"already being read: {names(double)}; use seek to move there")
-        self._start(starts)
+        with self._decoding:
+            self._start(starts)
 
     def remove(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Position]:
         """Stop reading these partitions; the rest goes on undisturbed. Unknown ones are no error.
@@ -135,9 +138,10 @@ class ColumnFetcher:
         gone = [tp for tp in partitions if tp in self._reader.partitions]
         positions = self.positions(gone)
         if gone:
-            with self._lock:
-                self._reader.remove(gone)
-            self._drop_ready(gone)
+            with self._decoding:
+                with self._lock:
+                    self._reader.remove(gone)
+                self._drop_ready(gone)
             self._fetching.poke()
         return positions
 
@@ -149,8 +153,9 @@ class ColumnFetcher:
         """
         self._check_open()
         self._check_known(targets)
-        self._drop_ready(targets)
-        self._start(targets)
+        with self._decoding:
+            self._drop_ready(targets)
+            self._start(targets)
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Hand out no records of these partitions until ``resume``; buffered records are kept.
@@ -199,6 +204,21 @@ class ColumnFetcher:
         paused = self._reader.paused
         return any(part.partition not in paused for each in self._ready for part in each.parts)
 
+    @property
+    def has_to_decode(self) -> bool:
+        """Whether records arrived, and ``hand_out`` has none."""
+        waiting = self._damage is not None or self._reader.has_answers
+        return waiting and not self.prepared
+
+    def decode(self, max_records: int) -> None:
+        """Decode what is there. Any thread may call this, one at a time.
+
+        Raises:
+            FetchFailed: a batch is damaged.
+        """
+        if not self._closed:
+            self._prepare(max_records)
+
     def take(self, max_records: int, timeout_s: float) -> list[Any]:
         """Decode what is there; else wait for the first records. See ``prepared`` afterwards.
 
@@ -242,6 +262,7 @@ class ColumnFetcher:
 
     def problems(self) -> list[FetchProblem]:
         """The problems since the last call, in order."""
+        self._check_alive()
         if not self._fetching.troubles:
             return []
         with self._lock:
@@ -270,6 +291,10 @@ class ColumnFetcher:
 
     def _prepare(self, max_records: int) -> bool:
         """Open and decode waiting batches; whether there are records now."""
+        with self._decoding:
+            return self._open_and_decode(max_records)
+
+    def _open_and_decode(self, max_records: int) -> bool:
         if self._damage is not None:
             damage, self._damage = self._damage, None
             raise FetchFailed(str(damage)) from damage

@@ -102,8 +102,8 @@ class ConsumerPositions:
                     raise RequestTimedOut(f"the start of {wanted} is not known in time")
                 time.sleep(BUSY_WAIT_S)
 
-    def seek(self, partition: PartitionLike, offset: int) -> None:
-        """Go on reading an assigned partition at ``offset``.
+    def seek(self, partition: PartitionLike, offset: int | Position) -> None:
+        """Go on reading an assigned partition at ``offset``, or at a position of ``committed``.
 
         Raises:
             WrongUse: the partition is not assigned, or the offset is negative.
@@ -152,8 +152,15 @@ class ConsumerPositions:
 
     def committed(
         self, partitions: Collection[PartitionLike], timeout: float | None = None
-    ) -> dict[TopicPartition, int]:
-        """The group's committed offsets, without partitions that have none.
+    ) -> dict[TopicPartition, Position]:
+        """The group's committed positions, without partitions that have none.
+
+        A position has the offset, the leader epoch (-1 if the commit had none) and the metadata of
+        the commit, and `commit` takes it as it is. Java's OffsetAndMetadata.
+
+        Args:
+            partitions: assigned or not.
+            timeout: longest wait in seconds; the default is ``default.api.timeout.ms``.
 
         Raises:
             RequestTimedOut, BrokerUnreachable, RequestFailed: as their names say.

@@ -224,23 +224,23 @@ class DriverThread(Generic[C]):
 
     def committed(
         self, partitions: Collection[TopicPartition], timeout_s: float | None = None
-    ) -> dict[TopicPartition, int]:
-        """The group's committed offsets, without partitions that have none.
+    ) -> dict[TopicPartition, Position]:
+        """The group's committed positions, without partitions that have none.
 
         Raises:
             ClientError: the coordinator refused or did not answer in time.
         """
-        found: dict[TopicPartition, int] = self.wait(self.ask_committed(partitions), timeout_s)
+        found: dict[TopicPartition, Position] = self.wait(self.ask_committed(partitions), timeout_s)
         return found
 
     def ask_committed(
         self, partitions: Collection[TopicPartition]
-    ) -> Future[dict[TopicPartition, int]]:
+    ) -> Future[dict[TopicPartition, Position]]:
         """Like ``committed``, with a future; raises Closed as ``handle``."""
 
-        def read(answer: OffsetsFetched) -> dict[TopicPartition, int]:
+        def read(answer: OffsetsFetched) -> dict[TopicPartition, Position]:
             raise_refused(answer.refused, f"offset of group {self.group_id}")
-            return {tp: at.offset for tp, at in answer.offsets.items() if at is not None}
+            return {tp: at for tp, at in answer.offsets.items() if at is not None}
 
         return self.request(lambda now: self.driver.fetch_offsets(partitions, now), read)
 

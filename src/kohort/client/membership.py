@@ -386,7 +386,7 @@ class GroupMembership(Membership[TopicPartition]):
         if not wanted:
             return {}
         self._check_joined()
-        return self._thread.committed(wanted)
+        return {tp: at.offset for tp, at in self._thread.committed(wanted).items()}
 
 
 def _ownership(snapshot: MembershipSnapshot[R]) -> tuple[object, ...]:

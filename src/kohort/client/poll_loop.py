@@ -22,7 +22,7 @@ from kohort.client.config import ClientSettings
 from kohort.client.driver_thread import DriverThread
 from kohort.client.errors import ClientError, Closed, WrongUse
 from kohort.client.failures import request_failure, trouble_failure
-from kohort.client.fetching import FetchProblem, ProblemKind, RecordFetcher
+from kohort.client.fetching import ProblemKind, RecordFetcher
 from kohort.client.listeners import Told
 from kohort.client.metrics import PollMeter
 from kohort.client.recording import ConsumerRecorder
@@ -119,9 +119,8 @@ class PollLoop:
         self._in_callback = False
         self._closed = False
         self._touched = Instant(0)
-        self._touch_micros = min(
-            _TOUCH_MICROS, settings.max_poll_interval_ms * MICROS_PER_MILLI // 10
-        )
+        tenth_micros = settings.max_poll_interval_ms * MICROS_PER_MILLI // 10
+        self._touch_micros = min(_TOUCH_MICROS, tenth_micros)
         self._reported: Instant | None = None
         """The last instant of ``commit_due_at`` for which positions were reported."""
         self.async_commits = AsyncCommits()
@@ -189,10 +188,18 @@ class PollLoop:
         if records := self._fetcher.take(limit, wait):
             self.meter.took(records)
             self.buffer.extend(cast("list[Record[Any, Any]]", records))
+        self.note_problems()
+
+    def note_problems(self) -> None:
+        """Raise, or log, the problems of partitions since the last call."""
         for problem in self._fetcher.problems():
             if problem.kind is ProblemKind.STOPPED:
                 raise problem.as_error()
-            self._note(problem)
+            if problem.kind is ProblemKind.OUT_OF_RANGE:
+                LOG.warning("%s: offset %d is not in the log", problem.partition, problem.offset)
+                self._thread.handle(OutOfRange(partition=problem.partition, offset=problem.offset))
+            else:
+                LOG.warning("%s; tried again", problem.as_error())
 
     def look(self) -> None:
         """Look after the group, as every poll does before it hands out records.
@@ -314,13 +321,6 @@ class PollLoop:
         self.buffer.clear()
         self.buffer.extend(kept)
         return changed
-
-    def _note(self, problem: FetchProblem) -> None:
-        if problem.kind is ProblemKind.OUT_OF_RANGE:
-            LOG.warning("%s: offset %d is not in the log", problem.partition, problem.offset)
-            self._thread.handle(OutOfRange(partition=problem.partition, offset=problem.offset))
-        else:
-            LOG.warning("%s; tried again", problem.as_error())
 
     # -- effects of the core ----------------------------------------------------------------------
 

@@ -109,6 +109,12 @@ class UnblockedConsumer(Consumer[K, V]):
         with self._alone():
             return self._change_fetcher(before)
 
+    @property
+    def undecoded(self) -> ColumnFetcher | None:
+        """The fetcher of columns, if records arrived and none of them is decoded."""
+        columns = self._columns
+        return columns if columns is not None and columns.has_to_decode else None
+
     def hand_out_columns(self, most: int) -> pa.RecordBatch:
         """Hand out rows; there must be some."""
         assert self._columns is not None
