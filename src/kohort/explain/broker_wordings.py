@@ -11,6 +11,7 @@ from typing import Final, TypeAlias
 
 from kohort.explain.coordinator_wordings import COORDINATOR
 from kohort.explain.events import Kind, Side
+from kohort.explain.server_wordings import SERVER
 from kohort.explain.templates import NEWEST, Wording, number, wording
 
 Versions: TypeAlias = tuple[float, float]
@@ -242,7 +243,6 @@ _TABLE: Final = (
         "[GroupId <group>] Bumped group epoch to <generation> with metadata hash <hash>",
         "4.1-",
     ),
-    (Kind.EPOCH, "[GroupId <group>] Bumped group epoch to <generation>", "4.0-4.0"),
     (
         Kind.TARGET,
         "[GroupId <group>] Computed a new target assignment for epoch <generation> with "
@@ -397,7 +397,7 @@ _TABLE: Final = (
 
 BROKER: Final[tuple[Wording, ...]] = tuple(
     wording(kind, Side.BROKER, "Kafka", template, versions)
-    for kind, template, versions in (*_TABLE, *COORDINATOR)
+    for kind, template, versions in (*_TABLE, *COORDINATOR, *SERVER)
 )
 
 _PHRASES: Final[tuple[tuple[str, Versions], ...]] = (

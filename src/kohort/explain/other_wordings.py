@@ -103,6 +103,111 @@ FRANZ_GO: Final = (
         "received an OffsetCommitResponse after our group session has ended, unable to handle "
         "this…",
     ),
+    (Kind.JOIN_FAILED, "join and sync loop errored; group: <group>, err: <reason>, …"),
+    (Kind.JOIN_FAILED, "sync assignment parse failed; group: <group>, err: <reason>"),
+    (Kind.PROGRESS, "heartbeat loop complete; group: <group>, err: <reason>"),
+    (Kind.REQUESTED, "forced rejoin quitting heartbeat loop; why: <reason>"),
+    (Kind.REQUESTED, "forced rejoin quitting heartbeat loop; why: <reason>, is848: <new>"),
+    (Kind.LEAVING, "leaving next-gen group; group: <group>, member_id: <member>, …"),
+    (Kind.PROGRESS, "beginning to manage the next-gen group lifecycle; group: <group>"),
+    (
+        Kind.UNSUPPORTED,
+        "falling back to standard consumer group management due to lack of broker support; group: "
+        "<group>",
+    ),
+    (
+        Kind.SYNCED,
+        "consumer group initial heartbeat received assignment; group: <group>, member_id: "
+        "<member>, generation: <generation>, now_assigned: <partitions>",
+    ),
+    (
+        Kind.SYNCED,
+        "consumer group heartbeat detected an updated assignment; exited heartbeat loop to assign "
+        "& reentering; group: <group>, member_id: <member>, generation: <generation>, "
+        "now_assigned: <partitions>",
+    ),
+    (
+        Kind.UNKNOWN_MEMBER,
+        "consumer group heartbeat saw fenced member epoch, abandoning assignment and rejoining; "
+        "group: <group>, member_id: <member>, generation: <generation>",
+    ),
+    (
+        Kind.UNKNOWN_MEMBER,
+        "received fenced member epoch with epoch 0; clearing member ID to forcefully join as a new "
+        "member; group: <group>, prior_member_id: <old>, prior_generation: <before>, "
+        "new_member_id: <member>, new_generation: <generation>",
+    ),
+    (
+        Kind.UNKNOWN_MEMBER,
+        "consumer group heartbeat error, abandoning assignment and rejoining with new member id; "
+        "group: <group>, member_id: <member>, generation: <generation>, err: <reason>",
+    ),
+    (
+        Kind.COORDINATOR_LOST,
+        "consumer group initial heartbeat hit retryable error, backing off and retrying; group: "
+        "<group>, err: <reason>, …",
+    ),
+    (
+        Kind.CLIENT_FENCED,
+        "UnreleasedInstanceID after 3 retries - static instance is held by another member; check "
+        "for duplicate InstanceID config or an unclean peer shutdown; group: <group>, instance: "
+        "<instance>",
+    ),
+    (
+        Kind.COMMIT_FAILED,
+        "offset commit returned a fatal group member error, triggering rejoin; group: <group>, "
+        "err: <reason>",
+    ),
+    (
+        Kind.COMMIT_FAILED,
+        "offset commit: stale member epoch after 10 retries, giving up; group: <group>",
+    ),
+    *(
+        (Kind.PROGRESS, template)
+        for template in (
+            "offset commit got stale member epoch, retrying with updated epoch; group: <group>, …",
+            "received STALE_MEMBER_EPOCH while committing; …",
+            "tried to leave group but we have no member ID yet, returning early; group: <group>",
+            "downgrading from cooperative group to eager group, this is not supported per …",
+            "group protocol downgraded from cooperative to eager; …",
+            "member was assigned topic that we did not ask for in ConsumeTopics! …",
+            "balancing group as leader",
+            "balance group member; id: <member>, interests: <topics>",
+            "balance group member; id: <member>, instance_id: <instance>, interests: <topics>",
+            "balanced; plan: <plan>",
+            "balance failed; err: <reason>",
+            "group members indicated interest in topics the leader is not assigned, …",
+            "unable to log information about group member interests: …",
+            "fetching offsets for added partitions; group: <group>, …",
+            "fetched committed offsets; group: <group>",
+            "fetched committed offsets; group: <group>, …",
+            "fetch offsets failed; group: <group>, …",
+            "fetch offsets failed with non-retriable error; group: <group>, …",
+            "fetch offsets failed with non-retryable error; group: <group>, …",
+            "fetch offsets failed with group-level error; group: <group>, …",
+            "fetch offsets failed due to context cancelation; group: <group>",
+            "fetching offsets; group: <group>, …",
+            "fetch offsets returned; group: <group>, …",
+            "fetch offsets returned stale member epoch, forcing heartbeat and retrying; group: …",
+            "fetch offsets failed with retryable partition error, waiting 1s and …",
+            "fetch offsets failed with UnstableOffsetCommit, waiting 1s and …",
+            "fetch offsets failed for partition; injecting error and …",
+            "ignoring consumer group heartbeat response with …",
+            "updated uncommitted; group: <group>, …",
+            "updated committed; group: <group>, …",
+            "autocommitting; group: <group>",
+            "issuing commit; group: <group>, …",
+            "default commit canceled; group: <group>",
+            "in CommitOffsetsSync; group: <group>, …",
+            "left CommitOffsetsSync; group: <group>",
+            "canceling prior commit to issue another; group: <group>",
+            "skipping autocommit due to no offsets to commit; group: <group>",
+            "assigning partitions; why: <reason>, how: <how>, input: <plan>",
+            "storing member and epoch; <rest>, epoch: …",
+            "transact session in on_revoke; aborting next commit if …",
+            "transact session in on_lost; aborting next commit if …",
+        )
+    ),
 )
 
 KAFKAJS: Final = (
@@ -205,4 +310,11 @@ SARAMA: Final = (
         "kafka server: Request was for a consumer group that is not coordinated by this broker…",
     ),
     (Kind.COORDINATOR_LOST, "kafka server: The coordinator is not available…"),
+    (Kind.PROGRESS, "consumergroup/session/<member>/<generation> released"),
+    (Kind.PROGRESS, "consumergroup/session/<member>/<generation> heartbeat loop stopped"),
+    (Kind.PROGRESS, "consumer-group/claim <topic> retrying after <delay>... (<count> attempts …"),
+    (
+        Kind.COORDINATOR_LOST,
+        "client was not authorized to access group <group> while attempting to find coordinator",
+    ),
 )

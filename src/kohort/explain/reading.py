@@ -20,7 +20,7 @@ from kohort.explain.wordings import understood
 
 _MAYBE: Final = (
     *("roup", "oordinator", "eartbeat", "ember", "ebalanc", "ommit", "MAXPOLL", "poll"),
-    *("assign", "eneration", "__consumer_offsets"),
+    *("ssign", "eneration", "__consumer_offsets"),
 )
 """A line without any of these tells nothing about a group: most lines of a broker's log. Looking
 for plain texts takes a quarter of the time of a regular expression."""
