@@ -30,6 +30,19 @@ LINES = {
     ),
     "json with a tail": json.dumps({"timestamp": "2026-03-01T12:00:00.250Z", "message": TEXT})
     + "}",
+    "colours": f"\x1b[36mkafka-1  |\x1b[0m [2026-03-01 12:00:00,250] INFO {TEXT}\x1b[0m",
+    "google": json.dumps(
+        {"jsonPayload": {"message": TEXT}, "timestamp": "2026-03-01T12:00:00.250Z"}
+    ),
+    "log4j's json": json.dumps(
+        {"instant": {"epochSecond": int(NOON), "nanoOfSecond": 250_000_000}, "message": TEXT}
+    ),
+    "kibana": json.dumps(
+        {"_source": {"message": [TEXT], "@timestamp": "2026-03-01T12:00:00.250Z"}}
+    ),
+    "a month's name": f"01 Mar 2026 12:00:00,250 INFO {TEXT}",
+    "american": f"Mar 1, 2026 12:00:00.250 PM {TEXT}",
+    "day first": f"01.03.2026 12:00:00,250 {TEXT}",
     "librdkafka": f"%7|{int(NOON)}.250|JOIN|rdkafka#consumer-1| [thrd:main]: {TEXT}",
 }
 
@@ -60,6 +73,22 @@ def test_containers_are_sources() -> None:
 )
 def test_times_without_a_date(text: str, at: float | None) -> None:
     assert time_in(text) == (at, False)
+
+
+def test_a_date_that_may_be_of_two_days_is_no_date() -> None:
+    assert time_in("03/01/2026 12:00:00.5 x") == (43_200.5, False)
+    assert time_in("13/02/2026 12:00:00 x") == time_in("02-13-2026 12:00:00 x")
+
+
+def test_a_line_of_a_spreadsheet_or_of_a_web_page_is_read() -> None:
+    reader = LogReader("export.csv")
+    quoted = f'"{LINES["kafka"]}",'
+    escaped = "kafka  | Group &quot;g&quot; coordinator is b"
+    events = reader.read(1, quoted) + reader.read(2, escaped)
+    assert [(event.kind, event.group) for event in events] == [
+        (Kind.STABILIZED, "g"),
+        (Kind.COORDINATOR_FOUND, "g"),
+    ]
 
 
 @pytest.mark.parametrize(

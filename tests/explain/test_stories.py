@@ -122,6 +122,41 @@ def test_a_deployment_is_no_storm_but_asks_for_instance_ids() -> None:
     assert found.findings[0].known is Known.BOUNDED
 
 
+def test_the_start_of_several_processes_is_no_storm() -> None:
+    """Each new member is counted, and all stay."""
+    lines = [joins(0, 0, member("svc", 0)), *done(3, 1, members=1)]
+    for number in range(1, 5):
+        lines += [joins(3 + number, number, member("svc", number))]
+        lines += done(3.5 + number, number + 1, members=number + 1)
+    assert "storm" not in names(explain(lines))
+
+
+def test_a_quick_deployment_is_no_storm() -> None:
+    lines = []
+    for number in range(4):
+        at = number * 4.0
+        lines += [*leaves(at, 2 * number, member("svc", number)), *done(at + 0.5, 2 * number + 1)]
+        lines += [joins(at + 1.5, 2 * number + 1, member("svc", 10 + number))]
+        lines += done(at + 2, 2 * number + 2, members=3)
+    assert "storm" not in names(explain(lines))
+
+
+def test_members_that_join_again_and_again_are_a_storm_whether_they_are_counted_or_not() -> None:
+    """The same member; members that nobody counts; a group in which nobody else had to join."""
+    same, many, alone = [], [], []
+    for number in range(8):
+        at = number * 3.0
+        old = line(at + 1, f"Stabilized group g generation {number + 6} (__consumer_offsets-7)")
+        same += [joins(at, number, member("svc", 1)), *done(at + 1, number + 1, number + 2)]
+        many += [joins(at, number + 5, member("svc", number)), old]
+    for number in range(3):
+        at = number * 3.0
+        alone += [joins(at, number + 5, member("svc", number))]
+        alone += done(at + 0.001, number + 6, members=1)
+    for lines in (same, many, alone):
+        assert names(explain(lines))[0] == "storm"
+
+
 def test_static_members_need_no_such_advice() -> None:
     lines = []
     for number in range(3):

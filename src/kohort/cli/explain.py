@@ -14,6 +14,7 @@ from contextlib import ExitStack
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
+from time import monotonic
 from typing import Any, Final, TypeAlias
 
 import click
@@ -43,6 +44,8 @@ from kohort.model.errors import ConfigError
 
 _SHOWN: Final = 20
 """Rebalances in the table of a group."""
+_STEP_S: Final = 0.2
+"""Seconds between two steps of the progress bar."""
 
 
 Files: TypeAlias = Sequence[LogFile | HistoryFile]
@@ -85,7 +88,12 @@ def explain(
     with ExitStack() as stack:
         logs = [open_file(path, stack) for path in files]
         advance = _progress(logs, stack)
-        events = heapq.merge(*(log.events(advance) for log in logs), key=lambda timed: timed[0])
+        all_events = [log.events(advance) for log in logs]
+        events = (
+            all_events[0]
+            if len(all_events) == 1
+            else heapq.merge(*all_events, key=lambda timed: timed[0])
+        )
         explainer.feed_all(told for _, told in events)
         if bootstrap is not None:
             # librdkafka is loaded for a live cluster only.
@@ -137,12 +145,12 @@ def _progress(logs: Files, stack: ExitStack) -> Callable[[], None]:
     columns = (TextColumn("reading"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
     bar = stack.enter_context(Progress(*columns, console=console, transient=True))
     task = bar.add_task("", total=total)
-    lines = 0
+    shown = monotonic()
 
     def advance() -> None:
-        nonlocal lines
-        lines += 1
-        if lines % 20_000 == 0:
+        nonlocal shown
+        if monotonic() - shown > _STEP_S:
+            shown = monotonic()
             bar.update(task, completed=sum(log.position() for log in logs if log.bytes))
 
     return advance

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import re
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -36,6 +37,10 @@ _TYPED: Final = '"type":'
 _UTF16: Final = (b"\xff\xfe", b"\xfe\xff")
 _LOOKED_AT: Final = 4_096
 _GZIP: Final = b"\x1f\x8b"
+_BLOCK: Final = 1 << 18
+"""Bytes that are read at a time."""
+_ODD_ENDS: Final = re.compile(r"\r+(?=\n|\Z)|^\0+(?:\n|\Z)?", re.MULTILINE)
+"""Ends of Windows' lines; zero bytes of a log that was cut while its writer went on."""
 
 
 def open_file(path: Path, stack: ExitStack) -> LogFile | HistoryFile:
@@ -120,8 +125,7 @@ class LogFile:
         """The events with the time of the last line that had one."""
         at, number = float("-inf"), 0
         try:
-            for line, cut in self._lines(advance):
-                number += 1
+            for number, (line, cut) in enumerate(self._lines(advance), 1):
                 if _TYPED in line and (records := dumped(line, self.name, number)):
                     self._reader.counts.lines += 1
                     self._reader.counts.understood += 1
@@ -155,16 +159,7 @@ class LogFile:
             yield from _records(file, advance)
             return
         longest = LONGEST_RECORD if _DUMP in beginning else LONGEST_LINE
-        while data := file.readline(longest):
-            cut = False
-            if data.startswith(b"\0") and not (data := data.lstrip(b"\0")):
-                continue
-            while not data.endswith(b"\n") and (more := file.readline(longest)):
-                cut, ends = True, more.endswith(b"\n")
-                if ends:
-                    break
-            advance()
-            yield data.decode("utf-8", "replace").rstrip("\r\n"), cut
+        yield from _split(file, longest, advance)
 
     def position(self) -> int:
         """Bytes that were read so far."""
@@ -197,6 +192,37 @@ class LogFile:
     def as_json(self) -> dict[str, Any]:
         """Counts and remarks, for programs."""
         return {"file": self.name, **asdict(self.counts), "remarks": list(self.remarks())}
+
+
+def _split(
+    file: io.BufferedReader | gzip.GzipFile, longest: int, advance: Callable[[], None]
+) -> Iterator[tuple[str, bool]]:
+    """The lines of a log, and whether a line was longer than ``longest`` and was cut.
+
+    Whole blocks are decoded and split: a call for each line takes five times as long.
+    """
+    rest, cut = b"", False
+    while block := file.read1(_BLOCK):
+        advance()
+        block = block if rest else block.lstrip(b"\0")
+        end = block.rfind(b"\n")
+        if end < 0:
+            cut |= len(rest) + len(block) > longest
+            rest += block[: max(0, longest - len(rest))]
+            continue
+        begin = block.find(b"\n") + 1 if cut else 0
+        if cut:
+            yield rest.decode("utf-8", "replace"), True
+            rest = b""
+        if begin <= end:
+            text = (rest + block[begin:end]).decode("utf-8", "replace")
+            if "\r" in text or "\0" in text:
+                text = _ODD_ENDS.sub("", text)
+            for line in text.split("\n"):
+                yield (line, False) if len(line) <= longest else (line[:longest], True)
+        rest, cut = block[end + 1 : end + 1 + longest], len(block) - end - 1 > longest
+    if rest:
+        yield rest.decode("utf-8", "replace").rstrip("\r"), cut
 
 
 def _recoded(

@@ -5,8 +5,11 @@ Sources: the log statements of Kafka 1.0 to 4.3 and of the clients that `wording
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
+from types import MappingProxyType
+from typing import NamedTuple
 
 
 class Side(StrEnum):
@@ -86,9 +89,11 @@ class Place:
     line: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
-    """One thing that a line tells; None or empty where the line does not tell it."""
+class Event(NamedTuple):
+    """One thing that a line tells; None or empty where the line does not tell it.
+
+    A tuple, because it is made in a third of the time of a frozen dataclass: a log has millions.
+    """
 
     kind: Kind
     side: Side
@@ -115,7 +120,7 @@ class Event:
     static: int | None = None
     state: str = ""
     reason: str = ""
-    details: dict[str, str] = field(default_factory=dict)
+    details: Mapping[str, str] = MappingProxyType({})
     """Other values in the line, by name."""
 
 

@@ -76,6 +76,9 @@ class Explainer:
 
     def feed(self, item: Told) -> None:
         """Take an event, a record of a group, or a commit."""
+        if isinstance(item, Event):  # as most items are
+            self._take_event(item)
+            return
         match item:
             case Settled():
                 self._records(item.group, item.home).settled(item)
@@ -94,13 +97,14 @@ class Explainer:
                 if latest is not None:
                     place = (item.client, item.partition, item.first, item.last, item.at)
                     latest.ownership.handed(*place)
-            case _:
-                self._skews.feed(item)
-                story = self._story(item)
-                if story is None:
-                    self.refused += 1
-                else:
-                    story.feed(item)
+
+    def _take_event(self, event: Event) -> None:
+        self._skews.feed(event)
+        story = self._story(event)
+        if story is None:
+            self.refused += 1
+        else:
+            story.feed(event)
 
     def name_topics(self, names: Mapping[str, str]) -> None:
         """Learn names of topics by their ids, which stand in records of the new protocol."""

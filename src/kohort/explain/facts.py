@@ -7,7 +7,6 @@ commits as from logs and from the offsets topic. Must not know: files, clocks.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Final, TypeAlias
 
 from kohort.explain.events import Event, Handed, Kind, Place, Side
@@ -97,7 +96,7 @@ class HistoryReader:
             self.log.counts.others += 1
             return
         else:
-            yield replace(event, place=place, at=at, dated=self._dated, source=source)
+            yield event._replace(place=place, at=at, dated=self._dated, source=source)
         self.log.counts.understood += 1
 
     def _coordinators(self, fact: Fact, at: float, place: Place) -> Iterator[Told]:
@@ -115,7 +114,7 @@ class HistoryReader:
                 pass
         frame = Framed(self._words(fact), at, self._dated)
         for event in self.log.told(frame, place):
-            yield replace(event, group=fact.group_id, maker="kohort", versions=None)
+            yield event._replace(group=fact.group_id, maker="kohort", versions=None)
 
     def _settled(self, fact: GroupStabilized, at: float, place: Place) -> Settled:
         return Settled(

@@ -10,19 +10,40 @@ from __future__ import annotations
 import json
 import re
 from calendar import timegm
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, Final
+from html import unescape
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
 
 _DATE_TIME: Final = re.compile(
-    r"((?:19|20)\d\d)[-/](0[1-9]|1[0-2])[-/](0[1-9]|[12]\d|3[01])[ T](\d\d):(\d\d):(\d\d)"
+    r"((?:19|20)\d\d[-/](?:0[1-9]|1[0-2])[-/](?:0[1-9]|[12]\d|3[01])[ T]\d\d:\d\d:\d\d)"
     r"(?:[.,](\d{1,9}))?(Z|[+-]\d\d:?\d\d)?",
     re.ASCII,
 )
+_MONTHS: Final = (
+    *("Jan", "Feb", "Mar", "Apr", "May", "Jun"),
+    *("Jul", "Aug", "Sep", "Oct", "Nov", "Dec"),
+)
+_OTHER_DATE: Final = re.compile(
+    rf"(?:(?P<day>\d{{1,2}})[ /-](?P<month>{'|'.join(_MONTHS)})[a-z]*[ /-](?P<year>(?:19|20)\d\d)|"
+    rf"(?P<month2>{'|'.join(_MONTHS)})[a-z]* (?P<day2>\d{{1,2}}),? (?P<year2>(?:19|20)\d\d)|"
+    r"(?P<first>\d\d)(?P<mark>[./-])(?P<second>\d\d)(?P=mark)(?P<year3>(?:19|20)\d\d))[ ,:T@]+"
+    r"(?P<clock>\d{1,2}:\d\d:\d\d)(?:[.,](?P<rest>\d{1,9}))?(?: (?P<half>[AP]M))?",
+    re.ASCII,
+)
+"""Dates with a month's name, or with the year at the end."""
 _EPOCH: Final = re.compile(r"(?<![\d.])(\d{10})\.(\d{3,6})(?!\d)")
 _CLOCK: Final = re.compile(
     r"(?<![\d:])(\d{1,2}):(\d\d):(\d\d)(?:[.,](\d{1,6}))?(?: ([AP]M))?(?![:\d])"
 )
+_KAFKA: Final = re.compile(
+    r"\[(20\d\d-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01]) \d\d:\d\d:\d\d),(\d{3})\] "
+    r"([A-Z]+ .*) \((?:kafka|org\.apache)\.[\w.$]+(?::\d+)?\)$",
+    re.ASCII,
+)
+"""The default pattern of Kafka's loggers: most lines are told by this alone."""
+_MONTH_NUMBERS: Final = {name: number for number, name in enumerate(_MONTHS, 1)}
 _YEAR_2001: Final = 1e9
 _YEAR_2286: Final = 1e10
 _FRAME_LENGTH: Final = 160
@@ -30,61 +51,121 @@ _FRAME_LENGTH: Final = 160
 _COMPOSE: Final = re.compile(r"([A-Za-z0-9][\w.@-]*) +\| (?=\S)")
 _POD: Final = re.compile(r"\[?pod/([^\s\]]+)\]? ")
 _LOGGER: Final = re.compile(
-    r"\((?:[a-z]\w*\.)+[\w$]+(?::\d+)?\)(?:\s*\[[^\]]*\])?$|\((?:kafka|org\.apache)\.[\w.$]*$"
+    r"\((?:[a-z]\w*\.)+[\w$]+(?::\d+)?\)(?:\s*\[[^\]]*\])?[\"'`*]*,?$|"
+    r"\((?:kafka|org\.apache)\.[\w.$]*$"
 )
 """The logger and the thread behind a message; a line that was cut has a part of the logger."""
-_MESSAGES: Final = ("message", "msg", "log", "MESSAGE")
+_COLOURS: Final = re.compile(r"\x1b\[[\d;]*[A-Za-z]")
+_MESSAGES: Final = (
+    *("message", "msg", "log", "MESSAGE", "textPayload", "@message", "short_message", "line"),
+    *("body", "content", "text"),
+)
+_INNER: Final = ("jsonPayload", "fields", "_source", "data", "event", "result")
+"""Objects in a JSON line that may hold the message."""
 _LOGFMT: Final = re.compile(r'([\w.@]+)=("(?:[^"\\]|\\.)*"|\S+)')
 """The pairs of a line as Go's loggers write it: ``level=info msg="joining group" group=g``."""
-_TIMES: Final = ("@timestamp", "timestamp", "time", "ts")
+_TIMES: Final = (
+    *("@timestamp", "timestamp", "time", "ts", "timeMillis", "asctime", "datetime", "date"),
+    *("eventTime", "@t", "timestamp_ms"),
+)
 
 
-@dataclass(frozen=True, slots=True)
-class Framed:
+class Framed(NamedTuple):
     """A line without its frame."""
 
     text: str
     at: float | None = None
     dated: bool = False
     source: str = ""
-    fields: dict[str, Any] = field(default_factory=dict)
+    fields: Mapping[str, Any] = MappingProxyType({})
     """The fields of a JSON line."""
 
 
 def framed(line: str) -> Framed:
     """Take a line apart. A line without a known frame is its text alone."""
+    if (kafka := _KAFKA.match(line)) is not None:
+        whole, thousandths, text = kafka.groups()
+        return Framed(text, _second(whole) + int(thousandths) / 1_000, True)
     stripped = line.strip()
+    if "\x1b" in stripped:
+        stripped = _COLOURS.sub("", stripped)
+    if "&quot;" in stripped or "&lt;" in stripped or "&#" in stripped:
+        stripped = unescape(stripped)
     source = ""
     if (compose := _COMPOSE.match(stripped)) or (compose := _POD.match(stripped)):
         source, stripped = compose[1], stripped[compose.end() :]
-    fields: dict[str, Any] = {}
     at, dated = time_in(stripped[:_FRAME_LENGTH])
     if stripped.startswith("{") and (found := _json(stripped)):
-        fields = found
-        text = next((str(found[name]) for name in _MESSAGES if found.get(name)), "")
-        inner = framed(text) if text else Framed("")
-        outer = next((found[name] for name in _TIMES if found.get(name)), "")
-        at, dated = (inner.at, inner.dated) if inner.dated else _told_time(outer)
-        return Framed(inner.text, at, dated, source or inner.source, fields)
+        return _from_json(found, source)
     if 'msg="' in stripped and (fields := _logfmt(stripped)).get("msg"):
         return Framed(fields["msg"], at, dated, source, fields)
-    return Framed(_without_logger(stripped), at, dated, source, fields)
+    return Framed(_without_logger(stripped), at, dated, source)
+
+
+def _from_json(found: Mapping[str, Any], source: str) -> Framed:
+    text = str(_first(found, _MESSAGES))
+    inner = framed(text) if text else Framed("")
+    at, dated = (inner.at, inner.dated) if inner.dated else _told_time(_first(found, _TIMES))
+    if at is None and isinstance(instant := found.get("instant"), dict):
+        # log4j's JsonLayout
+        at, dated = _told_time(instant.get("epochSecond"))
+        nanos = instant.get("nanoOfSecond")
+        at = at + nanos / 1e9 if at is not None and isinstance(nanos, int) else at
+    return Framed(inner.text, at, dated, source or inner.source, found)
+
+
+def _first(found: Mapping[str, Any], names: tuple[str, ...], *, deeper: bool = True) -> object:
+    """The first value that is no object, here or in an inner object; empty if there is none."""
+    for name in names:
+        value = found.get(name)
+        if isinstance(value, list) and value:
+            value = value[0]
+        if value and not isinstance(value, dict | list):
+            return value
+    for name in _INNER if deeper else ():
+        inner = found.get(name)
+        if isinstance(inner, dict) and (value := _first(inner, names, deeper=False)) != "":
+            return value
+    return ""
 
 
 def time_in(text: str) -> tuple[float | None, bool]:
     """The last time with a date in a text, else one without a date; and whether it has a date."""
-    dates = list(_DATE_TIME.finditer(text))
+    dates = _DATE_TIME.findall(text)
     if dates:
-        return _instant(dates[-1]), True
+        return _instant(*dates[-1]), True
     epoch = _EPOCH.search(text)
     if epoch is not None:
         return int(epoch[1]) + int(epoch[2].ljust(6, "0")) / 1e6, True
+    other = _OTHER_DATE.search(text)
+    if other is not None and (at := _other_date(other)) is not None:
+        return at, True
     clock = _CLOCK.search(text)
     if clock is None:
         return None, False
     hour = int(clock[1]) % 12 + 12 * (clock[5] == "PM") if clock[5] else int(clock[1])
     seconds = hour * 3_600 + int(clock[2]) * 60 + int(clock[3])
     return seconds + int((clock[4] or "0").ljust(6, "0")) / 1e6, False
+
+
+def _other_date(found: re.Match[str]) -> float | None:
+    """The time; None if day and month cannot be told apart, or there is no such day."""
+    year = int(found["year"] or found["year2"] or found["year3"])
+    if found["mark"]:
+        first, second = int(found["first"]), int(found["second"])
+        if first <= 12 and second <= 12 and first != second and found["mark"] != ".":
+            return None
+        day, month = (first, second) if first > 12 or found["mark"] == "." else (second, first)
+    else:
+        day = int(found["day"] or found["day2"])
+        month = _MONTH_NUMBERS[found["month"] or found["month2"]]
+    hour, minute, second = map(int, found["clock"].split(":"))
+    if found["half"]:
+        hour = hour % 12 + 12 * (found["half"] == "PM")
+    if not 1 <= month <= 12 or not 1 <= day <= 31:
+        return None
+    whole = timegm((year, month, day, hour, minute, second))
+    return whole + int((found["rest"] or "0").ljust(9, "0")) / 1e9
 
 
 def _told_time(told: object) -> tuple[float | None, bool]:
@@ -97,21 +178,21 @@ def _told_time(told: object) -> tuple[float | None, bool]:
     return time_in(str(told))
 
 
-def _instant(found: re.Match[str]) -> float:
-    whole = _second(*found.groups()[:6])
-    zone = found[8]
-    if zone is not None and zone != "Z":
+def _instant(told: str, rest: str, zone: str) -> float:
+    whole = _second(told)
+    if zone and zone != "Z":
         digits = zone[1:].replace(":", "")
         offset = int(digits[:2]) * 3_600 + int(digits[2:]) * 60
         whole -= offset if zone[0] == "+" else -offset
-    return whole + int((found[7] or "0").ljust(9, "0")) / 1e9
+    return whole + int(rest.ljust(9, "0")) / 1e9 if rest else float(whole)
 
 
 @lru_cache(maxsize=1_024)
-def _second(*digits: str) -> int:
+def _second(told: str) -> int:
     """Seconds since 1970; most lines of a log share theirs with the line before."""
-    year, month, day, hour, minute, second = map(int, digits)
-    return timegm((year, month, day, hour, minute, second))
+    day, clock = (told[:4], told[5:7], told[8:10]), told[11:].split(":")
+    year, month, date, hour, minute, second = map(int, (*day, *clock))
+    return timegm((year, month, date, hour, minute, second))
 
 
 def _without_logger(text: str) -> str:

@@ -5,6 +5,7 @@ In: a finished `Story`. Out: `Finding` values. Must not know: other rules, files
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
 from statistics import median
@@ -26,22 +27,29 @@ from kohort.explain.reading import is_benign
 from kohort.explain.stories import Rebalance, Story
 
 STORM_S: Final = 15.0
-"""A rebalance that begins so soon after the one before did not come from a deployment."""
+"""Seconds between two rebalances that are no rest."""
 _RESTART_S: Final = 2.0
 """No process is back sooner."""
+_ALONE_S: Final = 0.05
+"""Another member's heartbeat, with the news of the rebalance, rarely comes so soon."""
+_MOST_UNCOUNTED: Final = 6
+"""So many rebalances without rest may be a start if the log does not count members (Kafka 2.7 and
+before)."""
 HIGH_GENERATION: Final = 1_000
 SLOW_S: Final = 8.0
 
 
 def storm(story: Story) -> Iterator[Finding]:
-    """Rebalances follow each other without rest."""
-    chained = [
-        (first, second)
-        for first, second in pairwise(story.rebalances)
-        if (gap := rest_between(first, second)) is not None and gap <= STORM_S
-        if second.cause is not Cause.SECOND_ROUND and not _restart(first, second, gap)
-    ]
+    """Rebalances follow each other without rest, and no start or restart of members explains them.
+
+    Several joins or leaves within `STORM_S` are a storm only if the log shows that members do not
+    stay: the number of members does not add up, or nobody else had to join.
+    """
+    runs = list(_without_rest(story))
+    chained = [pair for run in runs for pair in _pairs(run) if not _ordinary(run, *pair)]
     high = (story.generations or (0, 0))[1]
+    if high >= HIGH_GENERATION and not chained:
+        chained = [pair for run in runs if not _adds_up(run) for pair in _pairs(run)]
     failed = [e for e in story.examples.get(Kind.JOIN_FAILED, []) if not is_benign(e)]
     restless = high >= HIGH_GENERATION and bool(failed)
     if len(chained) < 2 and not (chained and high >= HIGH_GENERATION) and not restless:
@@ -61,14 +69,73 @@ def storm(story: Story) -> Iterator[Finding]:
     )
 
 
-def _restart(left: Rebalance, joined: Rebalance, gap: float) -> bool:
-    """Whether a process ended in order and came back: a deployment, no storm."""
+def _without_rest(story: Story) -> Iterator[list[Rebalance]]:
+    """Rebalances of which each begins within `STORM_S` after the one before."""
+    run: list[Rebalance] = []
+    for each in story.rebalances:
+        gap = rest_between(run[-1], each) if run else None
+        if gap is None or gap > STORM_S:
+            yield run
+            run = []
+        run.append(each)
+    yield run
+
+
+def _pairs(run: list[Rebalance]) -> Iterator[tuple[Rebalance, Rebalance]]:
+    """Neighbours, without the second round of a cooperative rebalance and without restarts."""
+    for first, second in pairwise(run):
+        if second.cause is not Cause.SECOND_ROUND and not _restart(first, second):
+            yield first, second
+
+
+def _ordinary(run: list[Rebalance], first: Rebalance, second: Rebalance) -> bool:
+    """Whether the second rebalance is a join or an orderly leave, as in a start or a deployment."""
+    again = any(each.member == second.member for each in run if each is not second)
+    if again and second.member and second.cause is Cause.NEW_MEMBER:
+        return False
+    joined = second.cause is Cause.NEW_MEMBER
+    if not joined and not _left_in_order(second):
+        return False
+    if joined and (_joined_alone(first) or _joined_alone(second)):
+        return False
+    added = _adds_up(run)
+    return added if added is not None else len(run) <= _MOST_UNCOUNTED
+
+
+def _adds_up(run: list[Rebalance]) -> bool | None:
+    """Whether members that joined stayed until they left; None if the log tells no numbers.
+
+    A rebalance tells one member. Up to half of the joins may hide the leave of another member.
+    """
+    counted = [n for n, each in enumerate(run) if each.members is not None]
+    if len(counted) < 2:
+        return None
+    first, last = counted[0], counted[-1]
+    later = Counter(each.cause for each in run[first + 1 : last + 1])
+    joins, gone = later[Cause.NEW_MEMBER], later[Cause.LEFT] + later[Cause.EXPIRED]
+    expected = (run[first].members or 0) + joins - gone
+    return expected - (run[last].members or 0) <= max(1, joins // 2)
+
+
+def _joined_alone(each: Rebalance) -> bool:
+    """Whether nobody else had to join: others hear of a rebalance with their next heartbeat."""
     return (
-        left.cause is Cause.LEFT
-        and joined.cause is Cause.NEW_MEMBER
-        and gap >= _RESTART_S
-        and not any(word in left.client_reason for word in POLL_WORDS)
+        each.cause is Cause.NEW_MEMBER
+        and bool(each.before)
+        and each.join_s is not None
+        and each.join_s < _ALONE_S
+        and (each.members or 1) == 1
     )
+
+
+def _left_in_order(each: Rebalance) -> bool:
+    return each.cause is Cause.LEFT and not any(word in each.client_reason for word in POLL_WORDS)
+
+
+def _restart(left: Rebalance, joined: Rebalance) -> bool:
+    """Whether a process ended in order and came back: a deployment, no storm."""
+    gap = rest_between(left, joined) or 0.0
+    return _left_in_order(left) and joined.cause is Cause.NEW_MEMBER and gap >= _RESTART_S
 
 
 def _storm_advice(story: Story) -> str:

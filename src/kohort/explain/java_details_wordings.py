@@ -291,7 +291,7 @@ _STEPS: Final = (
     "Augmented new assignment: …",
     "Revoking previous assignment …",
 )
-"""Steps of a member and of its heartbeat thread, and what goes with them: they cause nothing."""
+"""Steps of a member and of its heartbeat thread. They cause no rebalance."""
 
 JAVA_DETAILS: Final = (
     *_OLD,

@@ -7,9 +7,9 @@ know: files, other logs.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 from kohort.explain.broker_wordings import versions_of
 from kohort.explain.events import Event, Kind, Place, Side
@@ -43,12 +43,11 @@ _SOME: Final = re.compile(r"^Some\((.*)\)$")
 _RANDOM: Final = re.compile(
     r"^(.*?)-?(?:[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}|[0-9a-f]{32})$"
 )
-_NUMBERS: Final = ("generation", "members", "static", "partition")
-_TEXTS: Final = ("group", "member", "instance", "client", "state", "reason")
 _DAY_S: Final = 86_400.0
 _MOST_TEXT: Final = 600
 _MOST_EXAMPLES: Final = 5
 _MOST_HELD: Final = 1_000
+_MOST_SOURCES: Final = 10_000
 
 
 @dataclass(slots=True)
@@ -146,7 +145,9 @@ class LogReader:
 
     def _complete(self, event: Event) -> list[Event]:
         if event.group:
-            return [*(replace(each, group=event.group) for each in self.rest()), event]
+            if not self._held:
+                return [event]
+            return [*(each._replace(group=event.group) for each in self.rest()), event]
         if event.side is Side.BROKER:
             return [event]
         self._held.append(event)
@@ -155,63 +156,82 @@ class LogReader:
     def _event(
         self, wording: Wording, values: dict[str, str], frame: Framed, place: Place
     ) -> Event:
-        texts: dict[str, Any] = {
-            name: _plain(values.pop(name)) if name in values else "" for name in _TEXTS
-        }
-        numbers: dict[str, Any] = {n: int(values.pop(n)) for n in _NUMBERS if n in values}
-        self._add_context(texts, numbers, frame, wording)
-        texts["client"] = texts["client"] or client_of(texts["member"])
-        key = frame.source or texts["client"]
-        if texts["group"]:
-            self._groups[key] = self._groups[""] = texts["group"]
+        text, at, dated, source, _ = frame
+        side, versions = wording.side, wording.versions
+        take = values.pop
+        group, member = _plain(take("group", "")), _plain(take("member", ""))
+        instance, client = _plain(take("instance", "")), _plain(take("client", ""))
+        partition = take("partition", None)
+        if side is not Side.BROKER:
+            group, member, instance, client = _in_context(frame, group, member, instance, client)
         else:
-            texts["group"] = self._groups.get(key) or self._groups.get("", "")
-        at = self._on_its_day(key, frame)
-        if at is not None:
-            self.counts.backwards += at < self._latest.get(key, at) - 1
-            self._latest[key] = at
+            if partition is None and (begin := text.find("[GroupCoordinator id=")) >= 0:
+                found = _PARTITION.match(text, begin)
+                partition = None if found is None else found[1]
+            versions = versions_of(versions, text) if wording.reasoned else versions
+        client = client or (client_of(member) if member else "")
+        key = source or client
+        if group:
+            if len(self._groups) > _MOST_SOURCES:
+                self._groups.clear()
+            self._groups[key] = self._groups[""] = group
+        else:
+            group = self._groups.get(key) or self._groups.get("", "")
         return Event(
-            kind=wording.kind,
-            side=wording.side,
-            place=place,
-            text=frame.text[:_MOST_TEXT],
-            at=at,
-            dated=frame.dated,
-            source=frame.source,
-            maker=wording.maker,
-            versions=(
-                versions_of(wording.versions, frame.text) if wording.side is Side.BROKER else None
-            ),
-            details=values,
-            **texts,
-            **numbers,
+            wording.kind,
+            side,
+            place,
+            text[:_MOST_TEXT],
+            None if at is None else self._on_its_day(key, at, dated=dated),
+            dated,
+            source,
+            wording.maker,
+            versions if side is Side.BROKER else None,
+            group,
+            None if partition is None else int(partition),
+            member,
+            instance,
+            client,
+            _number(take("generation", None)),
+            _number(take("members", None)),
+            _number(take("static", None)),
+            take("state", ""),
+            _plain(take("reason", "")),
+            values,
         )
 
-    def _on_its_day(self, key: str, frame: Framed) -> float | None:
+    def _on_its_day(self, key: str, at: float, *, dated: bool) -> float:
         """The time of a line; behind midnight a log without dates goes on with the next day."""
         latest = self._latest.get(key)
-        if frame.at is None or frame.dated or latest is None:
-            return frame.at
-        days = round((latest - frame.at) / _DAY_S)
-        return frame.at + max(0, days) * _DAY_S
+        if latest is not None:
+            if not dated:
+                at += max(0, round((latest - at) / _DAY_S)) * _DAY_S
+            self.counts.backwards += at < latest - 1
+        elif len(self._latest) > _MOST_SOURCES:
+            self._latest.clear()
+        self._latest[key] = at
+        return at
 
-    def _add_context(
-        self, texts: dict[str, str], numbers: dict[str, int], frame: Framed, wording: Wording
-    ) -> None:
-        """Values that stand in front of the message, or beside the message in a JSON line."""
-        text = frame.text
-        if wording.side is Side.BROKER:
-            if found := _PARTITION.search(text):
-                numbers.setdefault("partition", int(found[1]))
-            return
-        if found := _CONTEXT.search(text):
-            instance, client, group = (_plain(part or "") for part in found.groups())
-            texts["instance"] = texts["instance"] or instance
-            texts["client"], texts["group"] = client, texts["group"] or group
-        elif found := _RDKAFKA.search(text):
-            texts["client"] = found[1] or found[2]
-        for name, key in (("group", "groupId"), ("member", "memberId"), ("client", "clientId")):
-            texts[name] = texts[name] or str(frame.fields.get(key) or "")
+
+def _in_context(
+    frame: Framed, group: str, member: str, instance: str, client: str
+) -> tuple[str, str, str, str]:
+    """Values that stand in front of the message, or beside the message in a JSON line."""
+    if found := _CONTEXT.search(frame.text):
+        told = [_plain(part or "") for part in found.groups()]
+        instance, client, group = instance or told[0], told[1], group or told[2]
+    elif found := _RDKAFKA.search(frame.text):
+        client = found[1] or found[2]
+    beside = frame.fields.get
+    if frame.fields:
+        group = group or str(beside("groupId") or "")
+        member = member or str(beside("memberId") or "")
+        client = client or str(beside("clientId") or "")
+    return group, member, instance, client
+
+
+def _number(text: str | None) -> int | None:
+    return None if text is None else int(text)
 
 
 def _may_be(line: str) -> bool:
@@ -249,6 +269,8 @@ def is_benign(event: Event) -> bool:
 
 def _plain(text: str) -> str:
     """``Some(x)`` as ``x``; empty for ``None`` and ``null``."""
+    if not text or text in _NOTHING:
+        return ""
     if text.startswith("Some(") and (found := _SOME.match(text)):
         return found[1]
-    return "" if text in _NOTHING else text.strip()
+    return text.strip()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Any, Final
 
 from kohort.explain.amounts import Amount, Known, Stop, weakest
 from kohort.explain.causes import Cause, Reason, clients_cause, reason_of
@@ -206,29 +206,34 @@ class Story:
     came_back: dict[str, float] = field(default_factory=dict)
     """By client id: the shortest time from an expiry until the client joined again."""
     _expired: dict[str, float] = field(default_factory=dict)
-    _open: Rebalance | None = None
+    _open: dict[str, Any] | None = None
+    """The fields of the rebalance under way, as the coordinator told them."""
     _culprit: Event | None = None
     _client: dict[str, Rebalance] = field(default_factory=dict)
     """The rebalance under way of each client."""
 
     def feed(self, event: Event) -> None:
         """Take the next event of the group."""
-        self.counts[event.kind] += 1
+        kind, at, generation = event.kind, event.at, event.generation
+        self.counts[kind] += 1
         self.makers[event.maker] += 1
-        kept = self.examples.setdefault(event.kind, [])
-        if len(kept) < _MOST_EXAMPLES:
+        kept = self.examples.get(kind)
+        if kept is None:
+            self.examples[kind] = [event]
+        elif len(kept) < _MOST_EXAMPLES:
             kept.append(event)
-        if event.at is not None:
-            self.first = event.at if self.first is None else min(self.first, event.at)
-            self.last = event.at if self.last is None else max(self.last, event.at)
+        if at is not None:
+            self.first = at if self.first is None or at < self.first else self.first
+            self.last = at if self.last is None or at > self.last else self.last
             self.dated |= event.dated
         if event.versions is not None:
             low_version, high_version = self.versions or event.versions
             low_version = max(low_version, event.versions[0])
             self.versions = low_version, min(high_version, event.versions[1])
-        if event.generation is not None:
-            low, high = self.generations or (event.generation, event.generation)
-            self.generations = min(low, event.generation), max(high, event.generation)
+        if generation is not None:
+            low, high = self.generations or (generation, generation)
+            if self.generations is None or not low <= generation <= high:
+                self.generations = min(low, generation), max(high, generation)
         match event.side:
             case Side.BROKER:
                 self._feed_broker(event)
@@ -266,30 +271,31 @@ class Story:
                 self._close(None)
                 self._open = self._begun(event)
             case Kind.STABILIZED | Kind.TARGET:
-                begun = self._open or Rebalance(
-                    side=Side.BROKER, cause=Cause.UNTOLD, place=event.place
-                )
-                self._open = replace(
-                    begun, joined=event.at, generation=event.generation, members=event.members
-                )
+                begun = self._under_way(event)
+                begun["joined"], begun["generation"] = event.at, event.generation
+                begun["members"] = event.members
                 if event.kind is Kind.TARGET:
                     self._close(event.at)
             case Kind.ASSIGNED:
-                begun = self._open or Rebalance(
-                    side=Side.BROKER, cause=Cause.UNTOLD, place=event.place
-                )
-                members = event.members if event.members is not None else begun.members
-                self._open = replace(
-                    begun, generation=event.generation, members=members, static=event.static
-                )
+                begun = self._under_way(event)
+                if event.members is not None:
+                    begun["members"] = event.members
+                begun["generation"], begun["static"] = event.generation, event.static
                 self._close(event.at)
             case Kind.EPOCH:
                 self._close(None)
-                self._open = replace(self._begun(event), generation=event.generation, before=None)
+                self._open = self._begun(event)
+                self._open["generation"], self._open["before"] = event.generation, None
             case Kind.EMPTY:
                 self._close(None)
             case _:
                 self._note_culprit(event)
+
+    def _under_way(self, event: Event) -> dict[str, Any]:
+        """The fields of the open rebalance; of a new one if no line told its beginning."""
+        if self._open is None:
+            self._open = {"side": Side.BROKER, "cause": Cause.UNTOLD, "place": event.place}
+        return self._open
 
     def _note_culprit(self, event: Event) -> None:
         if event.kind not in _CULPRITS:
@@ -302,7 +308,7 @@ class Story:
             if len(self.expired_at) < _MOST_EXPIRED:
                 self.expired_at.append(event.at)
 
-    def _begun(self, event: Event) -> Rebalance:
+    def _begun(self, event: Event) -> dict[str, Any]:
         told = reason_of(event.reason)
         certain, culprit = True, self._culprit
         if told.cause is Cause.UNTOLD and culprit is not None and _soon(culprit, event):
@@ -318,23 +324,23 @@ class Story:
                 self.returned[client] += 1
             if event.at is not None and (gone := self._expired.pop(client, None)) is not None:
                 self.came_back[client] = min(event.at - gone, self.came_back.get(client, 1e9))
-        return Rebalance(
-            side=Side.BROKER,
-            cause=told.cause,
-            reason=event.reason,
-            member=told.member,
-            instance=told.instance,
-            client=client_of(told.member),
-            client_reason=told.client_reason,
-            certain=certain,
-            before=event.generation,
-            began=event.at,
-            place=event.place,
-        )
+        return {
+            "side": Side.BROKER,
+            "cause": told.cause,
+            "reason": event.reason,
+            "member": told.member,
+            "instance": told.instance,
+            "client": client_of(told.member),
+            "client_reason": told.client_reason,
+            "certain": certain,
+            "before": event.generation,
+            "began": event.at,
+            "place": event.place,
+        }
 
     def _close(self, assigned: float | None) -> None:
         if self._open is not None:
-            self._keep(replace(self._open, assigned=assigned))
+            self._keep(Rebalance(assigned=assigned, **self._open))
             self._open = None
 
     def _keep(self, rebalance: Rebalance) -> None:

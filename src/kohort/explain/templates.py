@@ -1,12 +1,17 @@
-"""Templates of log messages: text with ``<names>``, compiled to regular expressions.
+"""Templates of log messages: text with ``<names>``, and the values of a text that fits one.
 
 In: ``Stabilized group <group> generation <generation>``. Out: the values by name. Must not know:
 which messages there are.
+
+A text is walked from one literal part of the template to the next. That is what the regular
+expression of the template finds first, and takes a third of its time; the expression decides where
+the walk ends in nothing.
 """
 
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from kohort.explain.events import Kind, Side
@@ -22,6 +27,12 @@ _SHORT: Final = 1_000
 """Up to so many characters, a value may hold a part of the message, as names of groups do. In a
 longer text each value ends where the message may go on for the first time: otherwise a hostile
 line costs minutes."""
+_END: Final = r"\.?[\"'`]*,?\s*$"
+"""A full stop more or less; quotes of a spreadsheet or of source code around the line."""
+_AROUND: Final = "\"'`, \t\r\n"
+_LOOSE: Final = (".", *_AROUND)
+_UNSURE: Final[dict[str, str]] = {"": ""}
+"""The walk found no values; the regular expression may."""
 
 
 class Wording(NamedTuple):
@@ -34,23 +45,94 @@ class Wording(NamedTuple):
     template: str
     mark: str
     """A literal part of the message, by which a line is found quickly."""
-    pattern: re.Pattern[str]
-    quick: re.Pattern[str]
-    """The same for long texts: its time grows with the square of their length at most."""
+    first: str
+    """The literal part before the first name."""
+    steps: tuple[tuple[str, str, bool], ...]
+    """For each name: the name, the literal part behind the value, whether it is a whole number."""
+    open_end: bool
+    """Whether the message may go on behind the last literal part."""
+    reasoned: bool
+    """Whether the message has a reason: its words may tell the version."""
 
     def match(self, text: str) -> dict[str, str] | None:
         """The values by name; None for another message."""
         if self.mark not in text:
             return None
-        pattern = self.pattern if len(text) <= _SHORT else self.quick
-        found = pattern.search(text, 0, LONGEST)
-        return None if found is None else {k: v for k, v in found.groupdict().items() if v}
+        found = self._walk(text) if len(text) <= LONGEST else _UNSURE
+        if found is not _UNSURE:
+            return found
+        by_expression = _pattern(self, len(text) > _SHORT).search(text, 0, LONGEST)
+        if by_expression is None:
+            return None
+        return {name: value for name, value in by_expression.groupdict().items() if value}
+
+    def _walk(self, text: str) -> dict[str, str] | None:
+        """The values between the first places of the literal parts; None if a part is absent."""
+        at = text.find(self.first)
+        if at < 0:
+            return None
+        at += len(self.first)
+        steps, stop = self.steps, -1
+        if not self.open_end:
+            text = text.rstrip(_AROUND).removesuffix(".")
+            ending = _ending(text, steps[-1][1] if steps else self.first)
+            if not isinstance(ending, int):
+                return _UNSURE if ending else None
+            stop = len(text) - ending
+        values = {}
+        for step in steps:
+            name, literal, is_number = step
+            end = stop if stop >= 0 and step is steps[-1] else text.find(literal, at)
+            if end < at:
+                return None
+            value = text[at:end]
+            if is_number and not value.isdecimal():
+                return _UNSURE
+            if value:
+                values[name] = value
+            at = end + len(literal)
+        return values
+
+
+def _ending(text: str, literal: str) -> int | str:
+    """The length of the last literal part of a message at the end of a text.
+
+    Returns:
+        A text if it is not there: an empty one if the message cannot be this one.
+    """
+    if text.endswith(literal):
+        return len(literal)
+    if literal.endswith(")") and text.endswith(literal[:-1]):
+        return len(literal) - 1  # a line that was cut lacks its closing bracket
+    return literal if literal.endswith(_LOOSE) else ""
+
+
+@lru_cache(maxsize=4_096)
+def _pattern(wording: Wording, long: bool) -> re.Pattern[str]:
+    """The regular expression of a wording.
+
+    Args:
+        wording: the message.
+        long: for long texts: its time grows with the square of their length at most.
+    """
+    literals = [re.escape(part) for part in (wording.first, *(step[1] for step in wording.steps))]
+    if not wording.open_end:
+        # A line that was cut lacks its closing bracket.
+        last = literals[-1]
+        literals[-1] = last.removesuffix(r"\)") + (r"\)?" if last.endswith(r"\)") else "")
+        literals[-1] += _END
+    steps = []
+    for (name, _, is_number), literal in zip(wording.steps, literals[1:], strict=True):
+        values = r"\d+" if is_number else ".*?"
+        step = f"(?P<{name}>{values}){literal}"
+        steps.append(f"(?>{step})" if long else step)
+    return re.compile(literals[0] + "".join(steps), re.DOTALL)
 
 
 def wording(
     kind: Kind, side: Side, maker: str, template: str, versions: str | None = None
 ) -> Wording:
-    """Compile a template. It ends where the message ends, unless it ends in ``…``.
+    """Take a template apart. It ends where the message ends, unless it ends in ``…``.
 
     Args:
         kind: the event that the message tells.
@@ -59,18 +141,7 @@ def wording(
         template: the message. The value of a name may be empty.
         versions: ``2.1-3.8``: the versions of Kafka with this message.
     """
-    open_end = template.endswith("…")
     parts = _NAME.split(template.removesuffix("…"))
-    literals = [re.escape(literal) for literal in parts[::2]]
-    if not open_end:
-        # A full stop more or less; a line that was cut lacks its closing bracket.
-        last = literals[-1]
-        literals[-1] = last.removesuffix(r"\)") + (r"\)?" if last.endswith(r"\)") else "")
-        literals[-1] += r"\.?\s*$"
-    steps = []
-    for name, literal in zip(parts[1::2], literals[1:], strict=True):
-        values = r"\d+" if name in NUMBERS else ".*?"
-        steps.append(f"(?P<{name}>{values}){literal}")
     low, _, high = (versions or "").partition("-")
     return Wording(
         kind=kind,
@@ -79,8 +150,13 @@ def wording(
         versions=None if versions is None else (number(low), number(high) if high else NEWEST),
         template=template,
         mark=max(parts[::2], key=len),
-        pattern=re.compile(literals[0] + "".join(steps), re.DOTALL),
-        quick=re.compile(literals[0] + "".join(f"(?>{step})" for step in steps), re.DOTALL),
+        first=parts[0],
+        steps=tuple(
+            (name, literal, name in NUMBERS)
+            for name, literal in zip(parts[1::2], parts[2::2], strict=True)
+        ),
+        open_end=template.endswith("…"),
+        reasoned="reason" in parts[1::2],
     )
 
 

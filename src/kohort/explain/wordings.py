@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from functools import lru_cache
 from typing import Final
 
 from kohort.explain.broker_wordings import BROKER
@@ -47,17 +48,19 @@ def _filed() -> tuple[dict[str, list[int]], list[int]]:
 
 
 _BY_WORD, _ALWAYS = _filed()
+_FILED: Final = frozenset(_BY_WORD)
+
+
+@lru_cache(maxsize=4_096)
+def _tried(words: frozenset[str]) -> tuple[Wording, ...]:
+    """The wordings to try for a line with these of the words under which wordings are filed."""
+    numbers = sorted([*_ALWAYS, *(number for word in words for number in _BY_WORD[word])])
+    return tuple(WORDINGS[number] for number in numbers)
 
 
 def understood(text: str) -> tuple[Wording, dict[str, str]] | None:
     """The most special wording that fits a text, and its values; None if no wording fits."""
-    words = set(text[:LONGEST].split(" "))
-    numbers = list(_ALWAYS)
-    for word in words & _BY_WORD.keys():
-        numbers += _BY_WORD[word]
-    numbers.sort()
-    for number in numbers:
-        wording = WORDINGS[number]
+    for wording in _tried(_FILED.intersection(text[:LONGEST].split(" "))):
         if (values := wording.match(text)) is not None:
             return wording, values
     return None
