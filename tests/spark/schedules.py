@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from hypothesis import strategies as st
@@ -34,8 +34,11 @@ class Slot:
 class Schedule:
     """Runs a list of actions on a world, then lets all applications finish."""
 
-    def __init__(self, world: World, zombie_confirmed: bool) -> None:
+    def __init__(
+        self, world: World, zombie_confirmed: bool, make: Callable[..., Application] = Application
+    ) -> None:
         self.world = world
+        self.make = make
         self.zombie_confirmed = zombie_confirmed
         self.slots = {name: Slot(Checkpoint()) for name in NAMES}
 
@@ -64,7 +67,7 @@ class Schedule:
         slot = self.slots[who]
         if slot.application is None or slot.steps is None:
             slot.starts += 1
-            slot.application = Application(
+            slot.application = self.make(
                 self.world,
                 f"{who}-{slot.starts}",
                 slot.checkpoint,
@@ -91,8 +94,13 @@ class Schedule:
             slot.application.kill()
 
 
-def play(script: Iterable[tuple[str, object, int]], zombie_confirmed: bool, world: World) -> None:
-    schedule = Schedule(world, zombie_confirmed)
+def play(
+    script: Iterable[tuple[str, object, int]],
+    zombie_confirmed: bool,
+    world: World,
+    make: Callable[..., Application] = Application,
+) -> None:
+    schedule = Schedule(world, zombie_confirmed, make)
     for action, who, count in script:
         if action == "produce":
             world.topics.end[TopicPartition("t", int(str(who)))] += count

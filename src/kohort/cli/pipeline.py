@@ -38,6 +38,10 @@ if TYPE_CHECKING:
     help="File with a row-wise query over the view `records`.",
 )  # fmt: skip
 @click.option(
+    "--state", metavar="FILE.py:OBJECT",
+    help="Function with state that gets the rows of the query; also MODULE:OBJECT.",
+)  # fmt: skip
+@click.option(
     "--output", required=True, type=DIRECTORY,
     help="Directory of the table; the same for all applications of the group.",
 )  # fmt: skip
@@ -94,6 +98,7 @@ def pipeline(
     pattern: str | None,
     group: str,
     sql_file: Path,
+    state: str | None,
     output: Path,
     kind: str | None,
     commit_interval: float | None,
@@ -128,6 +133,7 @@ def pipeline(
         pattern=pattern,
         group=group,
         sql=_read_sql(sql_file),
+        state=state,
         output=output,
         table=kind,
         commit_interval_s=commit_interval,

@@ -8,12 +8,20 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
-from kohort.spark.ledger import LedgerError, ManifestRow, NotedQuery, WrittenFile
+from kohort.model.ids import TopicPartition
+from kohort.spark.ledger import (
+    LedgerConflict,
+    LedgerError,
+    ManifestRow,
+    NotedQuery,
+    WrittenFile,
+)
 from kohort.spark.planning import Piece
+from kohort.spark.state.heads import StateHead
 
 _QUERY: Final = "query/"
 
@@ -59,6 +67,33 @@ def check_written(directory: Path, files: Sequence[WrittenFile]) -> None:
                     "or changes files of the table; nothing of this batch was committed; "
                     "start the application again"
                 )
+
+
+def new_heads(
+    files: Iterable[WrittenFile], heads: Callable[[TopicPartition], StateHead | None]
+) -> dict[TopicPartition, StateHead]:
+    """The new heads of states; ``files`` are those of partitions without a newer fence.
+
+    ``heads`` gives the present heads.
+
+    Raises:
+        LedgerError: a state file is gone that the batch needed.
+        LedgerConflict: the batch began with another state than the present one.
+    """
+    found: dict[TopicPartition, StateHead] = {}
+    for file in files:
+        if file.state is None:
+            continue
+        if file.state.head is None:
+            raise LedgerError(f"{file.state.missing}; nothing of this batch was committed")
+        present = found.get(file.partition, heads(file.partition))
+        if present != file.state.base:
+            raise LedgerConflict(
+                f"the batch began with the state {file.state.base} of {file.partition}, but the "
+                f"ledger has {present} and no newer owner; nothing of this batch was committed"
+            )
+        found[file.partition] = file.state.head
+    return found
 
 
 def manifest_row(piece: Piece, file: WrittenFile | None, query: str | None) -> ManifestRow:

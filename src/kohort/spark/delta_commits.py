@@ -6,18 +6,19 @@ notes of earlier changes. Must not know: Spark, comparisons.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from kohort.model.ids import TopicPartition
 from kohort.spark import delta_dead_letters as dead_letters
-from kohort.spark.committing import manifest_row
+from kohort.spark.committing import manifest_row, new_heads
 from kohort.spark.delta_log import Change, DeltaFile
 from kohort.spark.ledger import ManifestRow, WrittenFile
 from kohort.spark.offsets import OwnedRange
 from kohort.spark.piece_files import PLACE_SCHEMA
 from kohort.spark.planning import Piece
+from kohort.spark.state.heads import StateHead
 
 
 def batch_change(
@@ -25,11 +26,16 @@ def batch_change(
     moved: Mapping[TopicPartition, OwnedRange],
     files: Iterable[WrittenFile | None],
     query: str | None,
+    heads: Callable[[TopicPartition], StateHead | None],
 ) -> Change:
-    """The commit of one batch: files, new positions, and the epochs that allow them."""
+    """The commit of one batch: files, new positions, the epochs that allow them, new states.
+
+    Raises as ``new_heads``; ``heads`` are the present heads of states.
+    """
     written = [file for file in files if file is not None]
     numbers = {position_of(p): one.end for p, one in moved.items()}
     numbers |= {epoch_of(p): one.epoch for p, one in moved.items()}
+    numbers |= head_numbers(new_heads(written, heads))
     return Change(
         numbers=numbers,
         files=[_as_delta(directory, file) for file in written if file.path],
@@ -96,6 +102,24 @@ def owners_in(notes: Iterable[Mapping[str, Any]]) -> dict[str, tuple[int, str]]:
         for partition, epoch in note.get("acquired", {}).items():
             owners.setdefault(partition, (epoch, note["member"]))
     return owners
+
+
+def heads_in(number: Callable[[str], int | None], partition: TopicPartition) -> StateHead | None:
+    """The head of a partition's state, from two numbers of the log."""
+    offset, token = (number(name) for name in _state_of(partition))
+    return None if offset is None or token is None else StateHead(offset, token)
+
+
+def head_numbers(heads: Mapping[TopicPartition, StateHead]) -> dict[str, int]:
+    """The numbers that move heads of states."""
+    numbers: dict[str, int] = {}
+    for partition, head in heads.items():
+        numbers |= zip(_state_of(partition), (head.offset, head.token), strict=True)
+    return numbers
+
+
+def _state_of(partition: TopicPartition) -> tuple[str, str]:
+    return f"kohort/{partition}/state-offset", f"kohort/{partition}/state-token"
 
 
 def epoch_of(partition: TopicPartition) -> str:

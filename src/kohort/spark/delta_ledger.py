@@ -25,6 +25,7 @@ from kohort.spark.delta_commits import (
     batch_change,
     begin_of,
     epoch_of,
+    heads_in,
     owners_in,
     pieces_in,
     position_of,
@@ -51,6 +52,7 @@ from kohort.spark.ledger import (
 )
 from kohort.spark.offsets import OwnedRange
 from kohort.spark.planning import Piece
+from kohort.spark.state.heads import StateHead
 
 _INTENT_KEPT_FENCES: Final = 100
 """An intent that so many later owners fenced belongs to an application that is gone."""
@@ -166,7 +168,8 @@ class DeltaLedger(DeltaNotes):
                 refused = True
                 if moved:
                     kept = [file for piece, file in matched if piece.partition in moved]
-                    self._log.commit(batch_change(self._directory, moved, kept, query))
+                    change = batch_change(self._directory, moved, kept, query, self._state)
+                    self._log.commit(change)
                 return fenced
 
             fenced = self._retry(append)
@@ -177,6 +180,16 @@ class DeltaLedger(DeltaNotes):
             self._log.checkpoint()
         self._tidying.added(sum(row.path is not None for row in rows))
         return Committed(rows=rows, fenced=fenced)
+
+    def states(self) -> dict[TopicPartition, StateHead]:
+        """See ``SourceLedger.states``."""
+        with self._lock:
+            self._log.refresh()
+            known = {partition: self._state(partition) for partition in self._partitions()}
+        return {partition: head for partition, head in known.items() if head is not None}
+
+    def _state(self, partition: TopicPartition) -> StateHead | None:
+        return heads_in(self._log.number, partition)
 
     def files(self, *, dead: bool = False) -> dict[str, int]:
         """See ``Ledger.files``."""

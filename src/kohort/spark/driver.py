@@ -30,6 +30,7 @@ from kohort.spark.planning import (
     Dropped,
     Piece,
     pack,
+    pack_whole,
     pieces_of,
     plan,
     replay_filter,
@@ -237,7 +238,8 @@ class SourceDriver:
         kept, dropped = replay_filter(end, self._epochs(), self._ledger_positions(end))
         for partition, reason in dropped.items():
             self._forget(partition, reason)
-        tasks = pack(kept, self._options.read_tasks)
+        packing = pack_whole if self._options.whole_partitions else pack
+        tasks = packing(kept, self._options.read_tasks)
         self._batch_limit.begin(sum(each.size for each in kept.values()), self._clock())
         self._ledger.intend(self._options.application, pieces_of(tasks))
         if not tasks and (replayed or end.warm_up is not None):

@@ -28,6 +28,7 @@ from kohort.model.errors import InvariantViolation, KohortError
 from kohort.model.ids import TopicPartition
 from kohort.spark.offsets import OwnedRange
 from kohort.spark.planning import Piece
+from kohort.spark.state.heads import StateHead, StateStep
 
 NONCE_BITS: Final = 32
 
@@ -114,7 +115,10 @@ class Seal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenFile:
-    """The result of writing one piece; paths are below the table's directory."""
+    """The result of writing one piece; paths are below the table's directory.
+
+    ``state`` is the step of the partition's state; None if the state stays as it is.
+    """
 
     partition: TopicPartition
     first_offset: int
@@ -125,6 +129,7 @@ class WrittenFile:
     dead_letters: int
     seal: Seal | None = None
     dead_seal: Seal | None = None
+    state: StateStep | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,6 +187,10 @@ class SourceLedger(Protocol):
 
     def intend(self, application: str, pieces: Sequence[Piece]) -> None:
         """Replace the intended pieces of an application's running batch."""
+        ...
+
+    def states(self) -> dict[TopicPartition, StateHead]:
+        """The heads of all states; partitions with an empty state are missing."""
         ...
 
     def note_topic(self, name: str, found: NotedTopic) -> NotedTopic:
@@ -308,6 +317,10 @@ class UnfencedLedger:
 
     def intend(self, application: str, pieces: Sequence[Piece]) -> None:
         """Do nothing."""
+
+    def states(self) -> dict[TopicPartition, StateHead]:
+        """No states."""
+        return {}
 
     def note_topic(self, name: str, found: NotedTopic) -> NotedTopic:
         """Note a topic for the life of this process."""

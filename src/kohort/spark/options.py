@@ -42,7 +42,8 @@ LOST: Final = (
 _KNOWN: Final = {
     "bootstrap", "subscribe", "subscribepattern", "group.id", "startingoffsets",
     "maxoffsetspertrigger", "maxbytespertrigger", "includeheaders", "failondataloss", "ledger",
-    "application", "readtasks", "idlewaitms", "drainfile", "batchintervalms",
+    "application", "readtasks", "idlewaitms", "drainfile", "batchintervalms", "wholepartitions",
+    "statecopies",
 }  # fmt: skip
 _APPLICATION: Final = re.compile(r"[0-9a-f]{32}")
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
@@ -68,6 +69,8 @@ class SourceOptions:
         idle_wait_s: how long ``latestOffset`` waits for records before it reports none.
         batch_interval_s: least time between the beginnings of two batches, unless the first one
             left records behind. With ``availableNow`` it has no effect.
+        whole_partitions: whether one task reads all records of a partition in a batch.
+        state_copies: directory of the copies of states that this host keeps; None for none.
         include_headers: whether to read the headers of records.
         fail_on_data_loss: stop when records were deleted or lost before they were read; else
             continue behind them.
@@ -84,6 +87,8 @@ class SourceOptions:
     read_tasks: int
     idle_wait_s: float
     batch_interval_s: float
+    whole_partitions: bool
+    state_copies: Path | None
     include_headers: bool
     fail_on_data_loss: bool
 
@@ -116,10 +121,11 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
     kafka["auto.offset.reset"] = _word(options, "startingoffsets", "latest", "earliest", "latest")
     client = parse_client_settings(kafka)
     _ = client.bootstrap
-    if client.stateful_topics:
+    state_copies = _path(options, "statecopies")
+    if client.stateful_topics and state_copies is None:
         raise ConfigError(
-            "kafka.kohort.stateful.topics has no effect here: an application of Spark prepares no "
-            "copies, so partitions would only move later"
+            "kafka.kohort.stateful.topics has no effect here: only `kohort pipeline --state` with "
+            "a master local[N] prepares copies, so partitions would only move later"
         )
     return SourceOptions(
         topics=() if "subscribepattern" in options else _topics(options),
@@ -133,6 +139,8 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         read_tasks=_count(options, "readtasks", 2),
         idle_wait_s=_count(options, "idlewaitms", 250) / 1000,
         batch_interval_s=_count(options, "batchintervalms", 0, least=0) / 1000,
+        whole_partitions=_word(options, "wholepartitions", "false", "true", "false") == "true",
+        state_copies=state_copies,
         include_headers=_word(options, "includeheaders", "false", "true", "false") == "true",
         fail_on_data_loss=_word(options, "failondataloss", "true", "true", "false") == "true",
     )

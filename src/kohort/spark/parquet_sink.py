@@ -14,11 +14,12 @@ from __future__ import annotations
 import json
 import logging
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial, reduce
 from pathlib import Path
 from typing import Final
 
+import pyarrow as pa
 from pyspark.errors.exceptions.base import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -95,8 +96,8 @@ class ParquetSink:
         """Whether a large row stopped the query; a new query counts rows."""
         counted = ledger.described(_ROWS) == _COUNTED or not can_be_sized(query)
         self._handed_over = CAREFUL if counted else QUICK
-        self._frame = table_frame(query, refuse_large=not counted)
-        describe_table(ledger, directory, self._frame, query)
+        self._frame = self._frame_of(query, refuse_large=not counted)
+        describe_table(ledger, directory, self._columns_of(self._frame), query)
         self._query_name = ledger.note_query(noted_query(query))
 
     @property
@@ -112,7 +113,7 @@ class ParquetSink:
                 member acquired the partition. The query stops; nothing is committed.
         """
         mark = uuid.uuid4().hex
-        write = partial(write_files, str(self._directory), mark)
+        write = self._writer(mark)
         for name, value in self._handed_over.items():
             batch.sparkSession.conf.set(name, value)
         try:
@@ -127,6 +128,22 @@ class ParquetSink:
         files = [written_file(report.file) for report in reports]
         committed = self._ledger.commit(self._application, files, self._query_name)
         self._discard(files, committed)
+
+    def _frame_of(self, query: RowwiseQuery, *, refuse_large: bool) -> DataFrame:
+        return table_frame(query, refuse_large=refuse_large)
+
+    def _columns_of(self, frame: DataFrame) -> StructType:
+        return StructType(
+            [
+                field
+                for field in frame.schema.fields
+                if field.name != DEAD_LETTER and not field.name.startswith(HIDDEN)
+            ]
+        )
+
+    def _writer(self, mark: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+        """The function that writes the rows of a task."""
+        return partial(write_files, str(self._directory), mark)
 
     def _discard(self, files: Sequence[WrittenFile], committed: Committed) -> None:
         """Remove files of partitions that a newer owner fenced; its own batch has the records."""
@@ -145,26 +162,33 @@ def can_be_sized(query: RowwiseQuery) -> bool:
     )
 
 
-def table_frame(query: RowwiseQuery, *, refuse_large: bool = False) -> DataFrame:
+def table_frame(
+    query: RowwiseQuery, *, refuse_large: bool = False, carry_all: bool = False
+) -> DataFrame:
     """The rows of the table; dead letters also have the key and value of their record.
 
     Args:
         query: the query that makes the rows.
         refuse_large: fail at a row of more than ``SMALL_ROW`` bytes.
+        carry_all: all rows have the key and value of their record, under hidden names.
     """
     hidden = {name: F.col(HIDDEN + name) for name in (*PLACE, "key", "value")}
     columns = [hidden[name].alias(name) for name in PLACE]
     columns.append(hash_column(hidden["key"], hidden["value"]).alias(RECORD_HASH))
     columns += [F.col(f"`{name}`") for name in query.columns]
+    dead = F.col(DEAD_LETTER)
     if query.dead_letters:
-        dead = F.col(DEAD_LETTER)
         columns.append(dead)
+    if query.dead_letters and not carry_all:
         columns += [
             F.when(dead.isNotNull(), hidden[name]).alias(HIDDEN + name) for name in ("key", "value")
         ]
+    if carry_all:
+        columns += [hidden[name].alias(HIDDEN + name) for name in ("key", "value")]
     if refuse_large:
         travelling = [F.col(f"`{name}`") for name in query.columns if _is_sized(query, name)]
-        travelling += [hidden["key"], hidden["value"]] if query.dead_letters else []
+        carried = query.dead_letters or carry_all
+        travelling += [hidden["key"], hidden["value"]] if carried else []
         columns[1] = _refuse_large(columns[1], travelling)
     return query.frame.select(*columns)
 
@@ -193,14 +217,10 @@ def hash_column(key: Column, value: Column) -> Column:
     )
 
 
-def describe_table(ledger: Ledger, directory: Path, frame: DataFrame, query: RowwiseQuery) -> None:
+def describe_table(
+    ledger: Ledger, directory: Path, schema: StructType, query: RowwiseQuery
+) -> None:
     """Note the table's columns in the ledger, or check that it has the same columns already."""
-    fields = [
-        field
-        for field in frame.schema.fields
-        if field.name != DEAD_LETTER and not field.name.startswith(HIDDEN)
-    ]
-    schema = StructType(fields)
     noted = ledger.described("schema")
     if noted is not None:
         there = StructType.fromJson(json.loads(noted))

@@ -11,7 +11,7 @@ import itertools
 import os
 import pickle
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -59,21 +59,33 @@ def write_files(
         mark: beginning of all file names.
         batches: the rows, piece after piece.
     """
-    writer: _PieceWriter | None = None
+    place = Path(directory)
+    yield from write_runs(lambda p, schema: PieceWriter(place, mark, p, schema), batches)
+
+
+def write_runs(
+    make: Callable[[TopicPartition, pa.Schema], PieceWriter], batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """The same, with a writer of one's own for each piece."""
+    writer: PieceWriter | None = None
     try:
         for batch in batches:
             for partition, rows in _runs(batch):
                 if writer is None or writer.partition != partition:
                     if writer is not None:
-                        yield writer.finish()
-                    writer = _PieceWriter(Path(directory), mark, partition, batch.schema)
+                        yield _report(writer.finish())
+                    writer = make(partition, batch.schema)
                 writer.add(rows)
         if writer is not None:
-            yield writer.finish()
+            yield _report(writer.finish())
             writer = None
     finally:
         if writer is not None:
             writer.abandon()
+
+
+def _report(file: WrittenFile) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({"file": [pickle.dumps(file)]})
 
 
 def remove_marked(directory: Path, mark: str) -> None:
@@ -182,7 +194,7 @@ class ParquetOutput:
         self._waiting_rows = self._waiting_bytes = 0
 
 
-class _PieceWriter:
+class PieceWriter:
     """Writes the rows of one piece, and its malformed records into a second file."""
 
     def __init__(
@@ -200,20 +212,28 @@ class _PieceWriter:
         self._last = -1
 
     def add(self, rows: pa.RecordBatch) -> None:
+        """Write rows of the piece, perhaps later."""
+        self._note(rows)
+        self._put(rows)
+
+    def _note(self, rows: pa.RecordBatch) -> None:
         offsets = rows.column("offset")
         if self._first is None:
             self._first = offsets[0].as_py()
         self._last = offsets[-1].as_py()
+
+    def _put(self, rows: pa.RecordBatch) -> None:
         if self._has_dead and rows.column(DEAD_LETTER).null_count < rows.num_rows:
             malformed = pc.is_valid(rows.column(DEAD_LETTER))
             self._dead.add(_dead_rows(rows.filter(malformed)))
             rows = rows.filter(pc.invert(malformed))
         self._good.add(rows.select(self._names))
 
-    def finish(self) -> pa.RecordBatch:
+    def finish(self) -> WrittenFile:
+        """Finish the files."""
         assert self._first is not None
         path, dead_path = self._good.finish(), self._dead.finish()
-        file = WrittenFile(
+        return WrittenFile(
             partition=self.partition,
             first_offset=self._first,
             last_offset=self._last,
@@ -224,9 +244,9 @@ class _PieceWriter:
             seal=self._good.seal,
             dead_seal=self._dead.seal,
         )
-        return pa.RecordBatch.from_pydict({"file": [pickle.dumps(file)]})
 
     def abandon(self) -> None:
+        """Remove unfinished files."""
         self._good.abandon()
         self._dead.abandon()
 

@@ -40,6 +40,9 @@ from kohort.spark.session import (
     stop_workers,
 )
 from kohort.spark.source import KohortDataSource
+from kohort.spark.state.copies import COPIES
+from kohort.spark.state.sink import StateSink, check_state
+from kohort.spark.state.stage import Loaded, load_stage
 from kohort.spark.table import open_ledger
 
 LOG: Final = logging.getLogger(__name__)
@@ -65,6 +68,8 @@ class PipelineConfig:
         pattern: a regular expression for whole names of topics, in place of ``topics``.
         group: the group that all applications of this pipeline share.
         sql: text of the row-wise query over the view ``records``.
+        state: ``FILE.py:OBJECT`` or ``MODULE:OBJECT``, a function with state that gets the rows of
+            the query (``kohort.spark.state.stage``); None writes these rows.
         table: ``parquet`` or ``delta``; None for the kind of the existing table, and for Parquet
             if there is none.
         commit_interval_s: least time between the beginnings of two micro-batches, unless the first
@@ -90,6 +95,7 @@ class PipelineConfig:
     group: str
     sql: str
     output: Path
+    state: str | None = None
     table: str | None = None
     commit_interval_s: float | None = None
     name: str | None = None
@@ -165,6 +171,7 @@ def run_pipeline(
         PipelineFailed: the query failed.
     """
     _check_topics(parse_options(_source_options(config, config.output)))
+    loaded = None if config.state is None else load_stage(config.state)
     with (
         closing(open_ledger(config.output, config.group, config.table)) as ledger,
         locked_checkpoint(config.output, config.name) as checkpoint,
@@ -186,7 +193,7 @@ def run_pipeline(
         )
         draining.file.clear()
         application = Application(
-            spark, config, ledger, checkpoint, report, stop, draining, own_session=own
+            spark, config, ledger, checkpoint, report, stop, draining, own, loaded
         )
         left = True
         try:
@@ -214,6 +221,8 @@ class Application:
     draining: Draining
     own_session: bool
     """Whether no other program uses the session, so that all its processes may be ended."""
+    loaded: Loaded | None = None
+    """The function with state."""
     late_starts: int = 0
     """How many starts in a row failed because the source's process was late."""
 
@@ -247,8 +256,25 @@ class Application:
         tasks = str(spark.sparkContext.defaultParallelism)
         source = spark.readStream.format("kohort").options(**options).option("readTasks", tasks)
         source = source.option("batchIntervalMs", str(self._interval_ms()))
+        copies = self._copies()
+        if self.loaded is not None:
+            source = source.option("wholePartitions", "true")
+        if copies is not None:
+            source = source.option("stateCopies", str(copies))
         query = apply_sql(spark, source.load(), config.sql)
-        sink = ParquetSink(config.output.resolve(), self.ledger, options["application"], query)
+        output = config.output.resolve()
+        if self.loaded is None:
+            check_state(self.ledger, output, None)
+            sink = ParquetSink(output, self.ledger, options["application"], query)
+        else:
+            sink = StateSink(
+                output,
+                self.ledger,
+                options["application"],
+                query,
+                loaded=self.loaded,
+                copies=copies,
+            )
         writer = (
             sink.frame.writeStream.queryName(self.checkpoint.name)
             .foreachBatch(sink.write_batch)
@@ -257,6 +283,13 @@ class Application:
         if config.available_now:
             return writer.trigger(availableNow=True).start(), sink
         return writer.trigger(processingTime=f"{config.trigger_ms} milliseconds").start(), sink
+
+    def _copies(self) -> Path | None:
+        """The folder of the copies of states, if all tasks run on this host."""
+        master = self.spark.sparkContext.master or ""
+        if self.loaded is None or master.split("[")[0] != "local":
+            return None
+        return (self.config.output / COPIES / self.checkpoint.name).resolve()
 
     def _interval_ms(self) -> int:
         given = self.config.commit_interval_s

@@ -189,6 +189,22 @@ def pack(
     return [pieces for pieces in packed if pieces]
 
 
+def pack_whole(ranges: Mapping[TopicPartition, OwnedRange], tasks: int) -> list[list[Piece]]:
+    """Spread ranges over at most ``tasks`` lists of about equal size, without a cut.
+
+    The state of a partition needs its records in one task, in their order.
+    """
+    packed: list[list[Piece]] = [[] for _ in range(tasks)]
+    sizes = [0] * tasks
+    for partition, r in sorted(ranges.items(), key=lambda each: (-each[1].size, each[0])):
+        if r.size:
+            least = sizes.index(min(sizes))
+            piece = Piece(partition=partition, begin=r.begin, end=r.end, epoch=r.epoch)
+            packed[least].append(piece)
+            sizes[least] += r.size
+    return [pieces for pieces in packed if pieces]
+
+
 def pieces_of(packed: Iterable[Iterable[Piece]]) -> list[Piece]:
     """All pieces of all tasks, by partition and offset."""
     return sorted(

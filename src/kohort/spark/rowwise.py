@@ -203,8 +203,9 @@ def _refused(what: str) -> ConfigError:
     return ConfigError(
         f"the SQL holds {what}, which needs more than one record at a time or does not make one "
         "row of one record. The SQL must be row-wise (SELECT expressions FROM records WHERE "
-        "condition), because partitions move between applications; compute the rest in a batch "
-        "query over the table (kohort.spark.read_table)"
+        "condition), because partitions move between applications; for windows, sessions and "
+        "counts give `kohort pipeline` a function with --state, which moves with its partition; "
+        "compute totals in a batch query over the table (kohort.spark.read_table)"
     )
 
 

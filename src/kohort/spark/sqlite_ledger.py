@@ -23,7 +23,7 @@ from typing import Final
 from kohort.host.identity import this_host
 from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
-from kohort.spark.committing import QueryNotes, check_written, manifest_row
+from kohort.spark.committing import QueryNotes, check_written, manifest_row, new_heads
 from kohort.spark.durable import make_folder
 from kohort.spark.ledger import (
     Acquired,
@@ -41,7 +41,15 @@ from kohort.spark.offsets import OwnedRange
 from kohort.spark.one_host import OneHost
 from kohort.spark.planning import Piece
 from kohort.spark.sqlite_files import connect, connect_for_reading, explaining
-from kohort.spark.sqlite_tables import SCHEMA, as_columns, intended, seal_from
+from kohort.spark.sqlite_tables import (
+    SCHEMA,
+    as_columns,
+    intended,
+    move_heads,
+    seal_from,
+    state_heads,
+)
+from kohort.spark.state.heads import StateHead
 
 SCHEMA_VERSION = "1"
 LEDGER_PATH = Path("_kohort") / "ledger.db"
@@ -278,6 +286,10 @@ class SqliteLedger(QueryNotes):
                 for piece, file in match_files(pieces, files)
                 if piece.partition not in fenced
             ]
+            if any(file.state for file in files):
+                heads = state_heads(connection, self._group_id)
+                allowed = [file for file in files if file.partition not in fenced]
+                move_heads(connection, self._group_id, new_heads(allowed, heads.get))
             now = _wall_ms()
             connection.executemany(
                 "INSERT INTO manifest VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -301,6 +313,11 @@ class SqliteLedger(QueryNotes):
             )  # fmt: skip
             connection.execute("DELETE FROM intent WHERE application = ?", (application,))
         return Committed(rows=rows, fenced=frozenset(fenced))
+
+    def states(self) -> dict[TopicPartition, StateHead]:
+        """See ``SourceLedger.states``."""
+        with self._reading() as connection:
+            return state_heads(connection, self._group_id)
 
     def files(self, *, dead: bool = False) -> dict[str, int]:
         """See ``Ledger.files``."""

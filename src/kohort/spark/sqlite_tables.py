@@ -7,11 +7,13 @@ know: transactions, files.
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Mapping
 from typing import Final
 
 from kohort.model.ids import TopicPartition
 from kohort.spark.ledger import Seal
 from kohort.spark.planning import Piece
+from kohort.spark.state.heads import StateHead
 
 SCHEMA: Final = (
     """CREATE TABLE IF NOT EXISTS meta (
@@ -42,6 +44,10 @@ SCHEMA: Final = (
          begin_offset INTEGER NOT NULL, query TEXT,
          size INTEGER, crc INTEGER, dead_size INTEGER, dead_crc INTEGER,
          PRIMARY KEY (group_id, topic, partition, begin_offset)) WITHOUT ROWID, STRICT""",
+    """CREATE TABLE IF NOT EXISTS state (
+         group_id TEXT NOT NULL, topic TEXT NOT NULL, partition INTEGER NOT NULL,
+         at_offset INTEGER NOT NULL, token INTEGER NOT NULL,
+         PRIMARY KEY (group_id, topic, partition)) WITHOUT ROWID, STRICT""",
 )
 
 
@@ -56,6 +62,24 @@ def intended(connection: sqlite3.Connection, application: str) -> list[Piece]:
         Piece(partition=TopicPartition(row[0], row[1]), begin=row[2], end=row[3], epoch=row[4])
         for row in rows
     ]
+
+
+def state_heads(connection: sqlite3.Connection, group_id: str) -> dict[TopicPartition, StateHead]:
+    """The heads of all states of a group."""
+    rows = connection.execute(
+        "SELECT topic, partition, at_offset, token FROM state WHERE group_id = ?", (group_id,)
+    ).fetchall()
+    return {TopicPartition(row[0], row[1]): StateHead(row[2], row[3]) for row in rows}
+
+
+def move_heads(
+    connection: sqlite3.Connection, group_id: str, heads: Mapping[TopicPartition, StateHead]
+) -> None:
+    """Replace heads of states."""
+    connection.executemany(
+        "INSERT OR REPLACE INTO state VALUES (?, ?, ?, ?, ?)",
+        [(group_id, *partition, head.offset, head.token) for partition, head in heads.items()],
+    )
 
 
 def seal_from(size: int | None, crc: int | None) -> Seal | None:

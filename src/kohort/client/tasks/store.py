@@ -12,9 +12,9 @@ from __future__ import annotations
 import heapq
 import sqlite3
 import time
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterable, Iterator, MutableMapping
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from kohort.client.tasks.changelog import Changes, Checkpoint
 from kohort.model.errors import ConfigError
@@ -141,6 +141,12 @@ class StoreFile:
         for (key,) in self._base.execute("SELECT key FROM entries ORDER BY key"):
             yield bytes(key)
 
+    def between(self, begin: bytes, end: bytes) -> Iterator[bytes]:
+        """The keys from ``begin`` (inclusive) to ``end`` (exclusive), in order."""
+        question = "SELECT key FROM entries WHERE key >= ? AND key < ? ORDER BY key"
+        for (key,) in self._base.execute(question, (begin, end)):
+            yield bytes(key)
+
     def count(self) -> int:
         """The number of entries."""
         (number,) = self._base.execute("SELECT count(*) FROM entries").fetchone()
@@ -157,6 +163,26 @@ class StoreFile:
         self._base.close()
 
 
+class Entries(Protocol):
+    """Committed entries, in the order of their keys; a `StoreFile` has them."""
+
+    def get(self, key: bytes) -> bytes | None:
+        """The value of a key; None without one."""
+        ...
+
+    def __iter__(self) -> Iterator[bytes]:
+        """All keys, in order."""
+        ...
+
+    def between(self, begin: bytes, end: bytes) -> Iterator[bytes]:
+        """The keys from ``begin`` (inclusive) to ``end`` (exclusive), in order."""
+        ...
+
+    def count(self) -> int:
+        """The number of entries."""
+        ...
+
+
 class Store(MutableMapping[bytes, bytes]):
     """The keys and values of one task, both bytes; iteration is in the order of the keys.
 
@@ -164,7 +190,7 @@ class Store(MutableMapping[bytes, bytes]):
     fails or is lost before.
     """
 
-    def __init__(self, file: StoreFile) -> None:
+    def __init__(self, file: Entries) -> None:
         self._file = file
         self.changes: Changes = {}
         """Changes since the last commit."""
@@ -182,7 +208,7 @@ class Store(MutableMapping[bytes, bytes]):
         if len(key) + len(value) > MOST_ENTRY_BYTES:
             raise ValueError(
                 f"expected at most {MOST_ENTRY_BYTES} bytes for a key and its value, got "
-                f"{len(key)} and {len(value)}: the changelog takes no larger records"
+                f"{len(key)} and {len(value)}: a store takes no larger entries"
             )
         self.changes[key] = value
 
@@ -191,10 +217,17 @@ class Store(MutableMapping[bytes, bytes]):
         self.changes[key] = None
 
     def __iter__(self) -> Iterator[bytes]:
-        changes = dict(self.changes)  # the loop may change the store
+        return self._merged(self._file, dict(self.changes))  # the loop may change the store
+
+    def between(self, begin: bytes, end: bytes) -> Iterator[bytes]:
+        """The keys from ``begin`` (inclusive) to ``end`` (exclusive), in order."""
+        changes = {key: value for key, value in self.changes.items() if begin <= key < end}
+        return self._merged(self._file.between(begin, end), changes)
+
+    @staticmethod
+    def _merged(stored: Iterable[bytes], changes: Changes) -> Iterator[bytes]:
         new = sorted(key for key, value in changes.items() if value is not None)
-        old = (key for key in self._file if key not in changes)
-        return heapq.merge(old, new)
+        return heapq.merge((key for key in stored if key not in changes), new)
 
     def __len__(self) -> int:
         count = self._file.count()

@@ -1,0 +1,127 @@
+"""The sink of a pipeline with state: the rows of the user's function, and the new state.
+
+In: the DataFrame of one micro-batch, a loaded stage. Out: files of rows, state files, and one
+transaction in the ledger for both. Must not know: topics, groups.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark import cloudpickle
+from pyspark.errors.exceptions.base import PySparkException
+from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.types import StructType
+
+from kohort.model.errors import ConfigError
+from kohort.spark.layout import PLACE
+from kohort.spark.ledger import Committed, Ledger, WrittenFile
+from kohort.spark.parquet_sink import ParquetSink, table_frame
+from kohort.spark.piece_files import PLACE_SCHEMA
+from kohort.spark.rowwise import RowwiseQuery
+from kohort.spark.state.files import StateFolder
+from kohort.spark.state.pieces import StateWork, write_with_state
+from kohort.spark.state.stage import Loaded, checked_schema
+
+LOG: Final = logging.getLogger(__name__)
+
+_STATE: Final = "state"
+"""The ledger's note with the name of the table's stage."""
+
+
+class StateSink(ParquetSink):
+    """Writes the batches of one application with a stage.
+
+    Args:
+        directory, ledger, application, query: as for ``ParquetSink``.
+        loaded: the stage.
+        copies: folder of the copies of states on this host; None for folders of the executors.
+
+    Raises:
+        ConfigError: the table has other columns or another stage, or the stage does not fit the
+            SQL.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        ledger: Ledger,
+        application: str,
+        query: RowwiseQuery,
+        *,
+        loaded: Loaded,
+        copies: Path | None,
+    ) -> None:
+        offset = PLACE[2]
+        fields = [PLACE_SCHEMA.field(offset)]
+        made = query.frame.select(*(f"`{name}`" for name in query.columns)).schema
+        zone = query.frame.sparkSession.conf.get("spark.sql.session.timeZone")
+        fields += list(to_arrow_schema(made, timezone=zone))
+        self._given = pa.schema(fields)
+        self._made = checked_schema(loaded.stage, self._given)
+        self._loaded = loaded
+        self._copies = copies
+        if loaded.module is not None:
+            # Executors cannot import the module; they get its code with the stage.
+            register: Any = cloudpickle.register_pickle_by_value
+            register(loaded.module)
+        check_state(ledger, directory, loaded.name)
+        super().__init__(directory, ledger, application, query)
+        ledger.describe(_STATE, loaded.name)
+
+    def _frame_of(self, query: RowwiseQuery, *, refuse_large: bool) -> DataFrame:
+        return table_frame(query, refuse_large=refuse_large, carry_all=True)
+
+    def _columns_of(self, frame: DataFrame) -> StructType:
+        try:
+            return from_arrow_schema(pa.schema([*PLACE_SCHEMA, *self._made]))
+        except PySparkException as error:
+            raise ConfigError(
+                f"--state {self._loaded.name}: Spark cannot read a column of schema(rows): {error}"
+            ) from error
+
+    def _writer(self, mark: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+        # The batch begins at the present positions, or a newer owner has fenced it.
+        work = StateWork(
+            directory=str(self._directory),
+            copies=None if self._copies is None else str(self._copies),
+            heads=self._ledger.states(),
+            name=self._loaded.name,
+            stage=self._loaded.stage,
+            columns=tuple(self._given.names),
+            schema=self._made,
+        )
+        return partial(write_with_state, work, mark)
+
+    def _discard(self, files: Sequence[WrittenFile], committed: Committed) -> None:
+        super()._discard(files, committed)
+        for file in files:
+            if file.partition in committed.fenced or file.state is None:
+                continue
+            if file.state.keep_from is not None:
+                StateFolder(self._directory, file.partition).remove_before(file.state.keep_from)
+
+
+def check_state(ledger: Ledger, directory: Path, name: str | None) -> None:
+    """Raise ConfigError unless the table was written with this stage from its beginning."""
+    noted = ledger.described(_STATE)
+    if noted == name:
+        return
+    if noted is None:
+        if any(at.next_offset is not None for at in ledger.all_positions().values()):
+            raise ConfigError(
+                f"the table in {directory} was begun without --state, so the state would miss its "
+                "records: name another output directory and another group"
+            )
+        return
+    said = "an application without --state" if name is None else f"--state {name}"
+    raise ConfigError(
+        f"the table in {directory} has the state of {noted}, and {said} would leave that state "
+        f"behind: give --state with the object {noted}"
+    )

@@ -1,0 +1,120 @@
+"""``kohort pipeline --state`` in a real Spark session: sessions and counts of an access log."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.spark.conftest import Feed
+
+from kohort.model.errors import ConfigError
+
+pytestmark = [pytest.mark.slow, pytest.mark.spark]
+
+LOG = Path(__file__).parents[1] / "data" / "access_log_1000.txt"
+SQL = r"""
+SELECT regexp_extract(line, '^(\\S+)', 1) AS client,
+       to_timestamp(regexp_extract(line, '\\[([^\\]]+)\\]', 1), 'dd/MMM/yyyy:HH:mm:ss Z') AS at,
+       coalesce(CAST(regexp_extract(line, '" \\d{3} (\\d+)', 1) AS BIGINT), 0) AS size
+FROM (SELECT CAST(value AS STRING) AS line FROM records)
+"""
+STAGES = """
+from datetime import timedelta
+from kohort.spark.state.windows import Windows, count, total
+
+VALUES = {"requests": count(), "bytes": total("size")}
+sessions = Windows(
+    time="at", keys=["client"], gap=timedelta(minutes=10), grace=timedelta(minutes=1), values=VALUES
+)
+
+
+class Failing:
+    def schema(self, rows):
+        return sessions.schema(rows)
+
+    def process(self, rows, state):
+        raise ValueError("no luck")
+"""
+
+
+def plain_sessions(lines: list[bytes]) -> list[tuple[Any, ...]]:
+    """Sessions of one partition that end before its last record, row by row."""
+    gap, grace = timedelta(minutes=10), timedelta(minutes=1)
+    open_ones: list[list[Any]] = []
+    done: list[tuple[Any, ...]] = []
+    clock = datetime.min.replace(tzinfo=UTC)
+    for line in lines:
+        client, when, size = re.findall(rb'^(\S+).*\[([^\]]+)\].*?" \d{3} (\d+|-)', line)[0]
+        at = datetime.strptime(when.decode(), "%d/%b/%Y:%H:%M:%S %z")
+        number = 0 if size == b"-" else int(size)
+        mine = [s for s in open_ones if s[0] == client and s[1] < at + gap and at < s[2]]
+        if not mine and at + gap + grace <= clock:
+            continue
+        session = [client, at, at + gap, 1, number]
+        for other in mine:
+            open_ones.remove(other)
+            session[1], session[2] = min(session[1], other[1]), max(session[2], other[2])
+            session[3], session[4] = session[3] + other[3], session[4] + other[4]
+        open_ones.append(session)
+        clock = max(clock, at)
+        for session in [s for s in open_ones if s[2] + grace <= clock]:
+            open_ones.remove(session)
+            done.append((session[0].decode(), *session[1:]))
+    return done
+
+
+@pytest.fixture
+def stages(tmp_path: Path) -> Path:
+    path = tmp_path / "stages.py"
+    path.write_text(STAGES)
+    return path
+
+
+def test_sessions_of_an_access_log_equal_a_plain_computation_across_restarts(
+    spark: Any,
+    run: Callable[..., list[Any]],
+    feed: Callable[..., Feed],
+    stages: Path,
+    tmp_path: Path,
+) -> None:
+    from kohort.spark import read_table
+
+    lines = LOG.read_bytes().splitlines()
+    source = feed(2, [(None, line) for line in lines[:600]])
+    named = {"state": f"{stages}:sessions", "table": "delta"}
+    run(source, SQL, limit=250, **named)
+    source.put([(None, line) for line in lines[600:]])
+    # Another application has no copies, and restores the states.
+    run(source, SQL, name="other", **named)
+    frame = read_table(spark, tmp_path / "table")
+    names = ("client", "window_begin", "window_end", "requests", "bytes")
+    rows = [tuple(row) for row in frame.select(*names).collect()]
+    rows = [(r[0], r[1].astimezone(UTC), r[2].astimezone(UTC), *r[3:]) for r in rows]
+    expected = [
+        row
+        for records in source.records.values()
+        for row in plain_sessions([value for _, value in records if value])
+    ]
+    assert expected
+    assert sorted(rows) == sorted(expected)
+    with pytest.raises(ConfigError, match="give --state with the object sessions"):
+        run(source, SQL, output=tmp_path / "table")
+
+
+def test_a_failing_stage_is_one_sentence_with_the_place(
+    run: Callable[..., list[Any]], feed: Callable[..., Feed], stages: Path, tmp_path: Path
+) -> None:
+    from kohort.spark.failures import PipelineFailed
+
+    source = feed(1, [(None, line) for line in LOG.read_bytes().splitlines()[:5]])
+    with pytest.raises(PipelineFailed) as raised:
+        run(source, SQL, state=f"{stages}:Failing")
+    assert f"--state Failing: {source.topic}-0, offsets 0 to 4: ValueError: no luck" in str(
+        raised.value
+    )
+    assert "\n" not in str(raised.value)
+    assert not list((tmp_path / "table").rglob("*.parquet"))
