@@ -21,6 +21,7 @@ from kohort.model.errors import KohortError
 from kohort.model.ids import TopicPartition
 from kohort.model.positions import Position
 from kohort.spark.driver import SourceDriver
+from kohort.spark.driver_parts import Copies
 from kohort.spark.ledger import Ledger, NotedTopic, WrittenFile
 from kohort.spark.options import SourceOptions, parse_options
 from kohort.spark.planning import Piece
@@ -115,6 +116,9 @@ class Coordinator:
     owner: dict[TopicPartition, str] = field(default_factory=dict)
     offsets: dict[TopicPartition, int] = field(default_factory=dict)
     draining: set[str] = field(default_factory=set)
+    stateful: bool = False
+    """Whether a partition moves only to a member with a warm copy."""
+    warmed: set[tuple[str, TopicPartition]] = field(default_factory=set)
     generation: int = 0
     beats: int = 0
 
@@ -145,6 +149,23 @@ class Coordinator:
                 del self.owner[partition]
         self._turn()
 
+    def warm(self, name: str, partitions: Collection[TopicPartition]) -> None:
+        self.warmed |= {(name, partition) for partition in partitions}
+
+    def moves(self, partition: TopicPartition, name: str) -> bool:
+        """Whether a partition moves away from its living owner now."""
+        target = self.target(partition)
+        ready = not self.stateful or (target, partition) in self.warmed
+        return target != name and ready
+
+    def copies(self, name: str) -> frozenset[TopicPartition]:
+        """The partitions that will move to a member, and have another living owner."""
+        if not self.stateful:
+            return frozenset()
+        return frozenset(
+            p for p, owner in self.owner.items() if owner != name and self.target(p) == name
+        )
+
     def target(self, partition: TopicPartition) -> str | None:
         living = sorted(n for n, m in self.members.items() if m.alive and n not in self.draining)
         return living[partition.partition % len(living)] if living else None
@@ -168,7 +189,9 @@ class Coordinator:
             generation=self.generation,
             member=name,
             owned=owned,
-            revoking=frozenset(p for p in owned if self.target(p) != name),
+            revoking=frozenset(p for p in owned if self.moves(p, name)),
+            copies=self.copies(name),
+            preparing=frozenset(p for p in self.copies(name) if (name, p) not in self.warmed),
             confirmations=self.beats,
             confirmed=True,
         )
@@ -239,6 +262,9 @@ class FakeGroup:
         member = self.coordinator.members.get(self.name)
         if member is not None and member.alive:
             self.coordinator.release(self.name, partitions)
+
+    def report_warm(self, partitions: Collection[TopicPartition]) -> None:
+        self.coordinator.warm(self.name, partitions)
 
     def drain(self) -> None:
         self.draining = True
@@ -337,6 +363,7 @@ class Application:
         fail_on_data_loss: bool = True,
         starting_offsets: str = "earliest",
         pattern: str | None = None,
+        copies: Copies | None = None,
     ) -> None:
         self.world = world
         self.name = name
@@ -359,6 +386,7 @@ class Application:
             ),
             clock=lambda: world.clock,
             sleep=world.sleep,
+            copies=copies,
         )
         self.done = False
 

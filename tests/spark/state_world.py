@@ -6,7 +6,7 @@ plain computations here go row by row through the whole partition, without a cut
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -20,6 +20,8 @@ from kohort.model.ids import TopicPartition
 from kohort.spark.ledger import Ledger, WrittenFile
 from kohort.spark.piece_files import written_file
 from kohort.spark.planning import Piece
+from kohort.spark.state.copies import opened_copy
+from kohort.spark.state.files import StateFolder
 from kohort.spark.state.pieces import StateWork, write_with_state
 from kohort.spark.state.stage import Stage, checked_schema
 from kohort.spark.state.windows import Windows, count, greatest, total
@@ -182,21 +184,62 @@ class StateWorld(World):
         )
 
 
+class InlineCopies:
+    """Restores copies within the calls of the driver; an owned one only in the second call."""
+
+    def __init__(self, world: World, name: str) -> None:
+        self._world = world
+        self._folder = world.directory / "_kohort" / "copies" / name
+        self._ledger = world.open_ledger()
+        self._restored: dict[TopicPartition, int] = {}
+        self._warm: set[TopicPartition] = set()
+        self.restores: list[tuple[TopicPartition, int]] = []
+        """The partitions that were restored after they came, with the entries that were read."""
+
+    def follow(
+        self, owned: Mapping[TopicPartition, int], others: Collection[TopicPartition]
+    ) -> None:
+        for partition in others:
+            self._advance(partition)
+        self._warm = set(others)
+        for partition, epoch in owned.items():
+            if self._restored.get(partition) != epoch:
+                self._restored[partition] = epoch
+                self.restores.append((partition, self._advance(partition)))
+
+    def _advance(self, partition: TopicPartition) -> int:
+        entries = [0]
+        with opened_copy(self._folder, partition) as copy:
+            folder = StateFolder(self._world.directory, partition)
+            head = self._ledger.states().get(partition)
+            copy.advance(folder, head, lambda restored: entries.append(restored.done))
+        return entries[-1]
+
+    def restored(self) -> frozenset[TopicPartition]:
+        return frozenset(self._restored)
+
+    def warm(self) -> frozenset[TopicPartition]:
+        return frozenset(self._warm)
+
+    def close(self) -> None:
+        pass
+
+
 class StatefulApplication(Application):
     """One start of an application whose tasks run the stage of its world."""
 
-    world: StateWorld
-
     def _write(self, pieces: list[Piece]) -> Iterator[WrittenFile]:
+        world = self.world
+        assert isinstance(world, StateWorld)
         name = self.name.split("-", maxsplit=1)[0]
         work = StateWork(
-            directory=str(self.world.directory),
-            copies=str(self.world.directory / "_kohort" / "copies" / name),
+            directory=str(world.directory),
+            copies=str(world.directory / "_kohort" / "copies" / name),
             heads=self.sink.states(),
             name="stage",
-            stage=self.world.stage,
+            stage=world.stage,
             columns=tuple(GIVEN.names),
-            schema=self.world.schema,
+            schema=world.schema,
         )
         batches = [
             batch_of(piece.partition, offsets)

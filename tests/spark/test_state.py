@@ -11,15 +11,33 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.examples import examples
-from tests.spark.fake_engine import Checkpoint, FakeTopics, open_ledger, run_until
+from tests.spark.fake_engine import Checkpoint, FakeTopics, open_ledger, run_until, survives
 from tests.spark.schedules import actions, play
 
 pytest.importorskip("pyarrow", reason="pip install 'kohort[spark]'")
 
-from tests.spark.state_world import COUNTS, SESSIONS, StatefulApplication, StateWorld
+import pyarrow as pa
+from tests.client.stage import until
+from tests.spark.state_world import (
+    COUNTS,
+    SESSIONS,
+    InlineCopies,
+    StatefulApplication,
+    StateWorld,
+    record,
+)
+from tests.tidy.blocks import block_with
 
+from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
-from kohort.spark.ledger import Ledger
+from kohort.spark.ledger import Ledger, LedgerError
+from kohort.spark.state import pieces
+from kohort.spark.state.copies import opened_copy
+from kohort.spark.state.files import StateFileGone, StateFolder
+from kohort.spark.state.following import StateFollower
+from kohort.spark.state.heads import StateHead
+from kohort.spark.state.pieces import StageFailed
+from kohort.spark.state.stage import State, load_stage
 from kohort.spark.state.windows import Windows
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -91,6 +109,163 @@ def test_a_fenced_owner_cannot_write_state(world: StateWorld) -> None:
     assert world.open_ledger().states() == before
     run_until(owner, "idle")
     is_right(world)
+
+
+def test_a_partition_moves_when_the_new_owner_has_a_copy_of_its_state(tmp_path: Path) -> None:
+    with StateWorld(tmp_path, FakeTopics(2)) as world:
+        world.coordinator.stateful = True
+        world.topics.end.update({A: 200, B: 200})
+        owner = StatefulApplication(world, "a", Checkpoint(), copies=InlineCopies(world, "a"))
+        old = owner.run()
+        for _ in range(4):
+            run_until(old, "committed")
+        run_until(old, "written")
+        copies = InlineCopies(world, "b")
+        other = StatefulApplication(world, "b", Checkpoint(), copies=copies)
+        new = other.run()
+        run_until(new, "committed")
+        assert next(new) == "idle", "the group has only announced the move"
+        assert owner.driver.held == {A, B}
+        assert world.coordinator.warmed == {("b", B)}
+        run_until(old, "planned")
+        assert owner.driver.held == {A}
+        run_until(new, "idle")
+        # Only the changes of the owner's last batch were left to restore.
+        [(partition, entries)] = copies.restores
+        without_copy = InlineCopies(world, "c")
+        without_copy.follow({B: 1}, ())
+        [(_, all_entries)] = without_copy.restores
+        assert partition == B
+        assert 0 < entries < all_entries / 2
+        run_until(old, "idle")
+        is_right(world)
+
+
+def test_copies_are_restored_in_the_background_and_a_lost_file_stops_the_query(
+    tmp_path: Path,
+) -> None:
+    with StateWorld(tmp_path, FakeTopics(2)) as world:
+        world.topics.end.update({A: 60, B: 60})
+        _, steps = start(world)
+        run_until(steps, "idle")
+        heads = world.open_ledger().states()
+        follower = StateFollower(tmp_path, tmp_path / "copies", lambda: heads)
+        follower.follow({A: 1}, {B})
+        until(lambda: follower.restored() == {A} and follower.warm() == {B}, "copies")
+        follower.follow({A: 2}, ())
+        until(lambda: follower.restored() == {A} and not follower.warm(), "a copy")
+        (tmp_path / "_kohort" / "state" / "t" / "1" / str(heads[B])).unlink()
+        for path in (tmp_path / "copies").glob("t-1.db*"):
+            path.unlink()
+        follower.follow({A: 2, B: 3}, ())
+        with pytest.raises(StateFileGone, match="bring a copy of the file back"):
+            until(lambda: follower.restored() == {A, B}, "a copy")
+        follower.close()
+        with opened_copy(tmp_path / "copies", A) as copy:
+            assert copy.head == heads[A]
+            assert copy.count()
+
+
+def test_the_class_of_the_page_counts_visits_across_calls(tmp_path: Path) -> None:
+    page = tmp_path / "visits.py"
+    page.write_text(block_with("docs/howto/state-on-spark.md", "class Visits:"))
+    stage = load_stage(f"{page}:Visits").stage
+    with StateWorld(tmp_path, FakeTopics(1), stage) as world:
+        world.topics.end[A] = 40
+        _, steps = start(world)
+        run_until(steps, "idle")
+        seen: dict[str, int] = {}
+        expected = []
+        for offset in filter(survives, range(40)):
+            client = record(A, offset)[0]
+            seen[client] = seen.get(client, 0) + 1
+            expected.append((*A, offset, client, seen[client]))
+        assert world.rows() == expected
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ("nothing", "expected FILE.py:OBJECT or MODULE:OBJECT"),
+        ("nowhere.py:stage", "there is no file nowhere.py"),
+        ("no_such_module:stage", "Python finds no module no_such_module"),
+        ("json:loads", "to have the methods schema"),
+        ("{folder}/broken.py:stage", "cannot be imported: ZeroDivisionError"),
+        ("{folder}/needy.py:Needy", "cannot be made without arguments"),
+    ],
+)
+def test_an_option_that_names_no_stage_is_one_sentence(
+    tmp_path: Path, spec: str, said: str
+) -> None:
+    (tmp_path / "broken.py").write_text("1 / 0")
+    (tmp_path / "needy.py").write_text("class Needy:\n    def __init__(self, x): pass")
+    with pytest.raises(ConfigError, match=said):
+        load_stage(spec.format(folder=tmp_path))
+
+
+class Wrong:
+    """A stage with a result of one's choice."""
+
+    def __init__(self, **columns: object) -> None:
+        self.columns = columns
+
+    def schema(self, rows: pa.Schema) -> pa.Schema:
+        return pa.schema([("n", pa.int64())])
+
+    def process(self, rows: pa.RecordBatch, state: State) -> pa.RecordBatch:
+        return pa.RecordBatch.from_pydict(self.columns)
+
+
+@pytest.mark.parametrize(
+    ("stage", "said"),
+    [
+        (Wrong(offset=[0]), "with the columns offset, n, found offset"),
+        (Wrong(offset=[0], n=["text"]), "do not have the types of schema"),
+        (Wrong(offset=[77], n=[1]), "a row has the offset 77 of t-0, which is no record"),
+    ],
+)
+def test_rows_that_do_not_fit_stop_the_batch(tmp_path: Path, stage: Wrong, said: str) -> None:
+    with StateWorld(tmp_path, FakeTopics(1), stage) as world:
+        world.topics.end[A] = 3
+        _, steps = start(world)
+        run_until(steps, "sunk")
+        with pytest.raises(StageFailed, match=said):
+            run_until(steps, "sunk")
+        assert not world.open_ledger().states()
+
+
+def test_a_long_chain_of_changes_becomes_a_snapshot_and_old_files_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pieces, "MOST_FILES", 3)
+    with StateWorld(tmp_path, FakeTopics(1)) as world:
+        world.topics.end[A] = 200
+        _, steps = start(world)
+        run_until(steps, "idle")
+        assert world.rows() == world.expected()
+        [head] = world.open_ledger().states().values()
+        folder = StateFolder(tmp_path, A)
+        files = [head]
+        while (note := folder.note(files[-1])).snapshot is None:
+            assert note.base is not None
+            files.append(StateHead.parse(note.base))
+        with opened_copy(tmp_path / "_kohort" / "copies" / "a", A) as at:
+            at.advance(folder, head)
+            found = list(at.items())
+            assert len(found) == at.count() > 1
+        keep = StateHead.parse(note.snapshot).offset
+        folder.remove_before(keep)
+        assert len(list(folder.path.iterdir())) <= len(files) + 2
+        with opened_copy(tmp_path / "third", A) as at:
+            at.advance(folder, head)
+            assert list(at.items()) == found
+        path = folder.path / note.snapshot
+        path.write_bytes(path.read_bytes()[:-1] + b"x")
+        with (
+            opened_copy(tmp_path / "fourth", A) as at,
+            pytest.raises(LedgerError, match="is damaged: it has the CRC-32C"),
+        ):
+            at.advance(folder, head)
 
 
 @pytest.mark.slow

@@ -10,28 +10,16 @@ from typing import Any
 
 import pytest
 from tests.spark.conftest import Feed
+from tests.tidy.blocks import block_with
 
 from kohort.model.errors import ConfigError
+from kohort.spark.verify import verify
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 
 LOG = Path(__file__).parents[1] / "data" / "access_log_1000.txt"
-SQL = r"""
-SELECT regexp_extract(line, '^(\\S+)', 1) AS client,
-       to_timestamp(regexp_extract(line, '\\[([^\\]]+)\\]', 1), 'dd/MMM/yyyy:HH:mm:ss Z') AS at,
-       coalesce(CAST(regexp_extract(line, '" \\d{3} (\\d+)', 1) AS BIGINT), 0) AS size
-FROM (SELECT CAST(value AS STRING) AS line FROM records)
-"""
-STAGES = """
-from datetime import timedelta
-from kohort.spark.state.windows import Windows, count, total
-
-VALUES = {"requests": count(), "bytes": total("size")}
-sessions = Windows(
-    time="at", keys=["client"], gap=timedelta(minutes=10), grace=timedelta(minutes=1), values=VALUES
-)
-
-
+PAGE = "docs/howto/state-on-spark.md"
+FAILING = """
 class Failing:
     def schema(self, rows):
         return sessions.schema(rows)
@@ -70,7 +58,7 @@ def plain_sessions(lines: list[bytes]) -> list[tuple[Any, ...]]:
 @pytest.fixture
 def stages(tmp_path: Path) -> Path:
     path = tmp_path / "stages.py"
-    path.write_text(STAGES)
+    path.write_text(block_with(PAGE, "sessions = Windows(") + FAILING)
     return path
 
 
@@ -83,13 +71,14 @@ def test_sessions_of_an_access_log_equal_a_plain_computation_across_restarts(
 ) -> None:
     from kohort.spark import read_table
 
+    sql = block_with(PAGE, "regexp_extract(")
     lines = LOG.read_bytes().splitlines()
     source = feed(2, [(None, line) for line in lines[:600]])
     named = {"state": f"{stages}:sessions", "table": "delta"}
-    run(source, SQL, limit=250, **named)
+    run(source, sql, limit=250, **named)
     source.put([(None, line) for line in lines[600:]])
     # Another application has no copies, and restores the states.
-    run(source, SQL, name="other", **named)
+    run(source, sql, name="other", **named)
     frame = read_table(spark, tmp_path / "table")
     names = ("client", "window_begin", "window_end", "requests", "bytes")
     rows = [tuple(row) for row in frame.select(*names).collect()]
@@ -101,8 +90,10 @@ def test_sessions_of_an_access_log_equal_a_plain_computation_across_restarts(
     ]
     assert expected
     assert sorted(rows) == sorted(expected)
+    with pytest.raises(ConfigError, match="which makes rows of many records"):
+        verify(tmp_path / "table", source.settings)
     with pytest.raises(ConfigError, match="give --state with the object sessions"):
-        run(source, SQL, output=tmp_path / "table")
+        run(source, sql, output=tmp_path / "table")
 
 
 def test_a_failing_stage_is_one_sentence_with_the_place(
@@ -110,9 +101,10 @@ def test_a_failing_stage_is_one_sentence_with_the_place(
 ) -> None:
     from kohort.spark.failures import PipelineFailed
 
+    sql = block_with(PAGE, "regexp_extract(")
     source = feed(1, [(None, line) for line in LOG.read_bytes().splitlines()[:5]])
     with pytest.raises(PipelineFailed) as raised:
-        run(source, SQL, state=f"{stages}:Failing")
+        run(source, sql, state=f"{stages}:Failing")
     assert f"--state Failing: {source.topic}-0, offsets 0 to 4: ValueError: no luck" in str(
         raised.value
     )

@@ -32,6 +32,8 @@ COMMANDS = [
 ]
 
 SHOWN_ELSEWHERE = {
+    "sessions = Windows(": "tests/spark/test_state_on_spark.py",
+    "class Visits:": "tests/spark/test_state.py",
     'Path("password")': "tests/real_kafka/test_security.py",
     "sign_in": "tests/real_kafka/test_security.py",
     "with RealKafka(tmp_path, nodes=3": "tests/real_kafka/test_cluster.py",

@@ -57,6 +57,7 @@ class MembershipSnapshot(Generic[R]):
         owned: assigned to this member and not given up yet, ``revoking`` included.
         revoking: the owner releases these as soon as it can.
         preparing: other members own these until ``report_warm``, or until a deadline.
+        copies: ``preparing``, and the copies that are warm already and are still wanted.
         acquired: for each owned resource, the generation that brought it.
         assignments: the number of applied assignments.
         confirmations: grows with each heartbeat, commit or join that the coordinator confirmed.
@@ -70,6 +71,7 @@ class MembershipSnapshot(Generic[R]):
     owned: frozenset[R] = frozenset()
     revoking: frozenset[R] = frozenset()
     preparing: frozenset[R] = frozenset()
+    copies: frozenset[R] = frozenset()
     acquired: Mapping[R, GenerationId] = field(default_factory=dict)
     assignments: int = 0
     confirmations: int = 0
@@ -326,6 +328,7 @@ class Membership(Generic[R]):
             owned=frozenset(acquired),
             revoking=core.ownership.releasing,
             preparing=core.ownership.preparing,
+            copies=core.ownership.copies,
             acquired=acquired,
             assignments=core.assignments,
             confirmations=seen.confirmations + newly,

@@ -221,6 +221,11 @@ class Ownership(Generic[R]):
         return self._preparing - self._warm
 
     @property
+    def copies(self) -> frozenset[R]:
+        """The resources of other members of which the group wants a copy here, warm or not."""
+        return self._preparing
+
+    @property
     def joining_waits(self) -> bool:
         """Whether a join waits for the owner to give up resources or to let lost ones go."""
         return self._answer is not None

@@ -14,13 +14,14 @@ in Spark's commit log, so everything up to ``start`` is processed. A restart may
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from kohort.model.errors import InvariantViolation, KohortError
 from kohort.model.ids import TopicPartition
 from kohort.spark.draining import DrainFile
+from kohort.spark.driver_parts import Copies, Group
 from kohort.spark.ledger import SourceLedger
 from kohort.spark.offsets import SourceOffset, parse, render
 from kohort.spark.options import SourceOptions
@@ -49,51 +50,6 @@ STEP_S: Final = 0.1
 """Longest pause between two looks at the group and the topics; the first pauses are shorter."""
 
 
-class Group(Protocol):
-    """The membership of the driver, such as ``kohort.client.membership.GroupMembership``."""
-
-    def join(self) -> None:
-        """Begin to join, in the background."""
-        ...
-
-    def subscribe(self, topics: Collection[str]) -> None:
-        """Replace the subscription, in the background."""
-        ...
-
-    def touch(self) -> None:
-        """Restart the poll deadline."""
-        ...
-
-    def snapshot(self) -> MembershipSnapshot[TopicPartition]:
-        """The present state; raises KohortError after a fatal error of the membership."""
-        ...
-
-    def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commit next offsets to the group, fenced by the generation; raises KohortError."""
-        ...
-
-    def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """The group's committed offsets; partitions without one are missing."""
-        ...
-
-    def release(self, partitions: Collection[TopicPartition]) -> None:
-        """Give up revoked partitions."""
-        ...
-
-    def drain(self) -> None:
-        """Ask the group to take everything away."""
-        ...
-
-    @property
-    def drained(self) -> bool:
-        """Whether a drain is over."""
-        ...
-
-    def leave(self) -> None:
-        """Leave the group and stop; harmless when it never joined."""
-        ...
-
-
 @dataclass(slots=True, kw_only=True)
 class _Holding:
     """An acquired partition: its fence number and the first offset that is not processed."""
@@ -120,6 +76,7 @@ class SourceDriver:
         options: the options of the query.
         clock: a monotonic clock, in seconds.
         sleep: waits for a number of seconds.
+        copies: partitions are read when their copy is restored; None to read them at once.
     """
 
     def __init__(
@@ -131,8 +88,10 @@ class SourceDriver:
         *,
         clock: Callable[[], float],
         sleep: Callable[[float], None],
+        copies: Copies | None = None,
     ) -> None:
         self._group = group
+        self._copies = copies
         self._ledger = ledger
         self._topics = topics
         self._options = options
@@ -252,6 +211,8 @@ class SourceDriver:
         try:
             self._group.leave()
         finally:
+            if self._copies is not None:
+                self._copies.close()
             self._topics.close()
             self._ledger.close()
 
@@ -333,6 +294,10 @@ class SourceDriver:
         ready = [p for p in new if self._may_acquire(p, snapshot)]
         if ready:
             self._acquire(ready, snapshot)
+        if self._copies is not None:
+            self._copies.follow(self._epochs(), snapshot.copies - snapshot.owned)
+            if warm := self._copies.warm() & snapshot.preparing:
+                self._group.report_warm(warm)
 
     def _drain(self) -> None:
         """Drain the member if the application's main process asks; tell when that is over.
@@ -441,7 +406,10 @@ class SourceDriver:
         return positions
 
     def _readable(self) -> dict[TopicPartition, int]:
-        ends = self._topics.ends(self._held.keys()) if self._held else {}
+        held = set(self._held)
+        if self._copies is not None:
+            held &= frozenset(self._copies.restored())
+        ends = self._topics.ends(held) if held else {}
         self._checks.check_ends({p: at for p, at in self._positions().items() if p in ends}, ends)
         targets = self._targets
         if targets is not None:

@@ -256,24 +256,20 @@ class Application:
         tasks = str(spark.sparkContext.defaultParallelism)
         source = spark.readStream.format("kohort").options(**options).option("readTasks", tasks)
         source = source.option("batchIntervalMs", str(self._interval_ms()))
-        copies = self._copies()
-        if self.loaded is not None:
-            source = source.option("wholePartitions", "true")
-        if copies is not None:
-            source = source.option("stateCopies", str(copies))
         query = apply_sql(spark, source.load(), config.sql)
         output = config.output.resolve()
         if self.loaded is None:
             check_state(self.ledger, output, None)
             sink = ParquetSink(output, self.ledger, options["application"], query)
         else:
+            copies = options.get("stateCopies")
             sink = StateSink(
                 output,
                 self.ledger,
                 options["application"],
                 query,
                 loaded=self.loaded,
-                copies=copies,
+                copies=Path(copies) if copies else None,
             )
         writer = (
             sink.frame.writeStream.queryName(self.checkpoint.name)
@@ -283,13 +279,6 @@ class Application:
         if config.available_now:
             return writer.trigger(availableNow=True).start(), sink
         return writer.trigger(processingTime=f"{config.trigger_ms} milliseconds").start(), sink
-
-    def _copies(self) -> Path | None:
-        """The folder of the copies of states, if all tasks run on this host."""
-        master = self.spark.sparkContext.master or ""
-        if self.loaded is None or master.split("[")[0] != "local":
-            return None
-        return (self.config.output / COPIES / self.checkpoint.name).resolve()
 
     def _interval_ms(self) -> int:
         given = self.config.commit_interval_s
@@ -336,6 +325,7 @@ def _source_options(config: PipelineConfig, checkpoint: Path) -> dict[str, str]:
     """
     kafka = {name.replace("_", "."): value for name, value in config.kafka.items()}
     return {
+        **_state_options(config, checkpoint),
         "kafka.kohort.member.identity": str(checkpoint.resolve()),
         **{f"kafka.{name}": value for name, value in kafka.items()},
         "kafka.bootstrap.servers": config.bootstrap,
@@ -352,6 +342,22 @@ def _source_options(config: PipelineConfig, checkpoint: Path) -> dict[str, str]:
         "ledger": str(config.output.resolve()),
         "application": uuid.uuid4().hex,
     }
+
+
+def _state_options(config: PipelineConfig, checkpoint: Path) -> dict[str, str]:
+    """The options for a function with state.
+
+    If all tasks run on this host, it keeps copies of states. Then partitions move to members with a
+    warm copy, unless the settings say otherwise.
+    """
+    if config.state is None:
+        return {}
+    whole = {"wholePartitions": "true"}
+    if config.master.split("[")[0] != "local":
+        return whole
+    copies = (config.output / COPIES / checkpoint.name).resolve()
+    stateful = {} if config.pattern else {"kafka.kohort.stateful.topics": config.topics}
+    return whole | stateful | {"stateCopies": str(copies)}
 
 
 def _check_topics(options: SourceOptions) -> None:

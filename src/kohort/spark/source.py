@@ -156,19 +156,28 @@ def make_driver(options: SourceOptions) -> SourceDriver:
     from kohort.client.membership import GroupMembership  # noqa: PLC0415
     from kohort.spark.driver import SourceDriver  # noqa: PLC0415
     from kohort.spark.kafka_topics import KafkaTopics  # noqa: PLC0415
-    from kohort.spark.ledger import NONCE_BITS, UnfencedLedger  # noqa: PLC0415
+    from kohort.spark.ledger import NONCE_BITS, SourceLedger, UnfencedLedger  # noqa: PLC0415
     from kohort.spark.table import open_ledger  # noqa: PLC0415
 
     topics = KafkaTopics(options.topics, options.client, options.pattern)
-    return SourceDriver(
-        GroupMembership(topics.names(), options.client),
+    ledger: SourceLedger = (
         UnfencedLedger(secrets.randbits(NONCE_BITS))
         if options.ledger is None
-        else open_ledger(options.ledger, options.client.group_id),
+        else open_ledger(options.ledger, options.client.group_id)
+    )
+    copies = None
+    if options.state_copies is not None and options.ledger is not None:
+        from kohort.spark.state.following import StateFollower  # noqa: PLC0415
+
+        copies = StateFollower(options.ledger, options.state_copies, ledger.states)
+    return SourceDriver(
+        GroupMembership(topics.names(), options.client),
+        ledger,
         topics,
         options,
         clock=time.monotonic,
         sleep=time.sleep,
+        copies=copies,
     )
 
 

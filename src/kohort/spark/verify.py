@@ -22,11 +22,13 @@ from kohort.client.admin import Admin
 from kohort.client.config import ClientSettings
 from kohort.client.errors import FetchFailed, RequestFailed
 from kohort.client.fetching import ProblemKind, RecordFetcher
+from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
 from kohort.model.positions import EARLIEST, LATEST, Position
 from kohort.spark.layout import PLACE, RECORD_HASH, record_hash
 from kohort.spark.ledger import ManifestRow, NotedTopic, Seal
 from kohort.spark.missing_rows import MissingRows, QueryRunner, TableQueries
+from kohort.spark.state.heads import STATE
 from kohort.spark.table import Orphan, open_ledger, orphans_of, seal_of
 from kohort.spark.unsorted_rows import read_rows
 
@@ -106,10 +108,17 @@ def verify(directory: Path, settings: ClientSettings, runner: QueryRunner | None
             count them as ``undecided``.
 
     Raises:
-        ConfigError: there is no table in the directory.
+        ConfigError: there is no table in the directory, or a function with state made its rows.
         ClientError: the cluster cannot be reached, or does not have the topics.
     """
     with closing(open_ledger(directory)) as ledger:
+        stage = ledger.described(STATE)
+        if stage is not None:
+            raise ConfigError(
+                f"the table in {directory} has rows of the function {stage} (--state), which makes "
+                "rows of many records: verify compares each row with one record, so it cannot "
+                "judge this table"
+            )
         positions = ledger.all_positions()
         manifest = ledger.manifest()
         unsorted = None

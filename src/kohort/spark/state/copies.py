@@ -11,8 +11,10 @@ an application on one host share its copies; a lock gives one process at a time 
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import sqlite3
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -28,6 +30,11 @@ from kohort.spark.state.heads import StateHead
 COPIES: Final = Path("_kohort") / "copies"
 """Folder of the copies of each application on a host, below the table."""
 
+TELL_S: Final = 5.0
+"""A restore that takes longer tells of its progress, at this interval in seconds."""
+
+LOG: Final = logging.getLogger(__name__)
+
 _TABLES: Final = """
 CREATE TABLE IF NOT EXISTS entries (key BLOB PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS at (id INTEGER PRIMARY KEY CHECK (id = 0), head TEXT, boot TEXT);
@@ -40,6 +47,24 @@ class Restored:
 
     done: int
     total: int
+
+
+class Telling:
+    """Tells of a long restore, every few seconds."""
+
+    def __init__(self, partition: TopicPartition) -> None:
+        self._partition = partition
+        self._told = time.monotonic()
+
+    def __call__(self, restored: Restored) -> None:
+        """Note the progress; perhaps write a line."""
+        now = time.monotonic()
+        if now - self._told >= TELL_S:
+            self._told = now
+            LOG.warning(
+                "restoring the state of %s: %s of %s entries",
+                self._partition, f"{restored.done:,}", f"{restored.total:,}",
+            )  # fmt: skip
 
 
 class StateCopy:

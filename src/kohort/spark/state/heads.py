@@ -15,6 +15,9 @@ from typing import Final
 
 from kohort.model.ids import TopicPartition
 
+STATE: Final = "state"
+"""The ledger's note with the name of the function that made the table's rows and states."""
+
 STATES: Final = Path("_kohort") / "state"
 """Folder of all state files, below the table."""
 

@@ -6,8 +6,6 @@ and a state file, and a report of both. Must not know: Spark, ledgers, how heads
 
 from __future__ import annotations
 
-import logging
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -24,19 +22,16 @@ from kohort.model.ids import TopicPartition
 from kohort.spark.layout import DEAD_LETTER, HIDDEN, PLACE, RECORD_HASH
 from kohort.spark.ledger import WrittenFile
 from kohort.spark.piece_files import PLACE_SCHEMA, PieceWriter, write_runs
-from kohort.spark.state.copies import Restored, opened_copy
+from kohort.spark.state.copies import Telling, opened_copy
 from kohort.spark.state.files import StateFileGone, StateFolder, StateNote
 from kohort.spark.state.heads import StateHead, StateStep
 from kohort.spark.state.stage import Stage
-
-LOG: Final = logging.getLogger(__name__)
 
 LEAST_CHANGES: Final = 1_000
 """A chain of files with fewer changes needs no snapshot."""
 MOST_FILES: Final = 200
 """A restore opens at most about so many files of changes."""
 
-_TELL_S: Final = 5.0
 _OFFSET: Final = PLACE[2]
 _CARRIED: Final = ("key", "value")
 
@@ -100,9 +95,8 @@ class _StatefulWriter(PieceWriter):
         self._missing: str | None = None
         self._stack = ExitStack()
         self._copy = self._stack.enter_context(opened_copy(copies, partition))
-        self._told = time.monotonic()
         try:
-            self._copy.advance(self._folder, self._head, self._tell)
+            self._copy.advance(self._folder, self._head, Telling(partition))
         except StateFileGone as error:
             # If a newer owner made the file superfluous, the ledger leaves this piece out.
             self._missing = str(error)
@@ -217,15 +211,6 @@ class _StatefulWriter(PieceWriter):
         if before.files >= MOST_FILES:
             return True
         return before.changes >= LEAST_CHANGES and before.changes >= self._copy.count() // 2
-
-    def _tell(self, restored: Restored) -> None:
-        now = time.monotonic()
-        if now - self._told >= _TELL_S:
-            self._told = now
-            LOG.warning(
-                "restoring the state of %s: %d of %d entries",
-                self.partition, restored.done, restored.total,
-            )  # fmt: skip
 
 
 def _written_schema(schema: pa.Schema) -> pa.Schema:

@@ -26,13 +26,11 @@ from kohort.spark.parquet_sink import ParquetSink, table_frame
 from kohort.spark.piece_files import PLACE_SCHEMA
 from kohort.spark.rowwise import RowwiseQuery
 from kohort.spark.state.files import StateFolder
+from kohort.spark.state.heads import STATE
 from kohort.spark.state.pieces import StateWork, write_with_state
 from kohort.spark.state.stage import Loaded, checked_schema
 
 LOG: Final = logging.getLogger(__name__)
-
-_STATE: Final = "state"
-"""The ledger's note with the name of the table's stage."""
 
 
 class StateSink(ParquetSink):
@@ -73,7 +71,7 @@ class StateSink(ParquetSink):
             register(loaded.module)
         check_state(ledger, directory, loaded.name)
         super().__init__(directory, ledger, application, query)
-        ledger.describe(_STATE, loaded.name)
+        ledger.describe(STATE, loaded.name)
 
     def _frame_of(self, query: RowwiseQuery, *, refuse_large: bool) -> DataFrame:
         return table_frame(query, refuse_large=refuse_large, carry_all=True)
@@ -110,7 +108,7 @@ class StateSink(ParquetSink):
 
 def check_state(ledger: Ledger, directory: Path, name: str | None) -> None:
     """Raise ConfigError unless the table was written with this stage from its beginning."""
-    noted = ledger.described(_STATE)
+    noted = ledger.described(STATE)
     if noted == name:
         return
     if noted is None:
