@@ -227,18 +227,22 @@ def table(
 
 def _with_progress(wanted: Sequence[Job], processes: int) -> Iterator[tuple[Job, Metrics]]:
     """Do all jobs, with a progress bar on standard error if that is a terminal."""
-    console = Console(stderr=True)
+    with runs_progress() as progress:
+        bar = progress.add_task("runs", total=len(wanted))
+        for job, metrics in _do_all(wanted, processes):
+            progress.update(bar, advance=1, description=f"{job.scenario}, {job.policy}")
+            yield job, metrics
+
+
+def runs_progress() -> Progress:
+    """A progress bar for runs on standard error."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=console, transient=True) as progress:
-        bar = progress.add_task("runs", total=len(wanted))
-        for job, metrics in _do_all(wanted, processes):
-            progress.update(bar, advance=1, description=f"{job.scenario}, {job.policy}")
-            yield job, metrics
+    return Progress(*columns, console=Console(stderr=True), transient=True)
 
 
 def _do_all(wanted: Sequence[Job], processes: int) -> Iterator[tuple[Job, Metrics]]:

@@ -39,7 +39,7 @@ _AFTER: Final = 8 * MICROS_PER_SECOND
 STOPPED: Final = "#d7301f"
 INK: Final = "#22272e"
 FAINT: Final = "#8a929c"
-_HUES: Final = (
+HUES: Final = (
     "#4477aa", "#66ccee", "#228833", "#ccbb44", "#aa7fc4", "#8c7a5b", "#44aa99", "#7a93c9",
     "#a6d96a", "#c7a0b5", "#3f6f7f", "#b8b8a0", "#5f8f3f", "#8f9fd0", "#d9c58a", "#4f9fbf",
 )  # fmt: skip
@@ -161,7 +161,7 @@ def colours_of(measured: Measured) -> dict[str, str]:
     """A colour for each process, the same in each picture of the same processes."""
     names = {t.owner for t in measured.ownership} | {m.source for m in measured.marks if m.source}
     order = sorted(names, key=lambda name: (len(name), name))
-    return {pod: _HUES[n % len(_HUES)] for n, pod in enumerate(order)}
+    return {pod: HUES[n % len(HUES)] for n, pod in enumerate(order)}
 
 
 def _first_owners(measured: Measured) -> dict[TopicPartition, str]:

@@ -10,14 +10,14 @@ Source: seed 003's comparison of its designs, with measured numbers in place of 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import fmean, stdev
 from typing import Any, Final
 
 from kohort.history.clairvoyant import Costs
 from kohort.history.cost_values import Metrics
 from kohort.lab.compared_policies import compared_policy
-from kohort.lab.scenarios.base import COSTS, Setup, check_sizes
+from kohort.lab.scenarios.base import COSTS, Setup, Timeouts, check_sizes
 from kohort.lab.scenarios.registry import scenario
 from kohort.lab.scenarios.running import run
 from kohort.model.errors import ConfigError
@@ -62,6 +62,7 @@ class Job:
     partitions: int
     seed: int
     costs: Costs = COSTS
+    timeouts: Timeouts = field(default_factory=Timeouts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,6 +223,7 @@ def do(job: Job) -> tuple[Job, Metrics]:
         partitions=job.partitions,
         seed=job.seed,
         costs=job.costs,
+        timeouts=job.timeouts,
     )
     return job, run(scenario(job.scenario), setup).measured.metrics
 

@@ -34,6 +34,35 @@ COSTS: Final = Costs(flush_each_ms=50, restore_cold_ms=5_000, restore_warm_ms=10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Timeouts:
+    """Timeouts of all members in milliseconds; None keeps the scenario's own."""
+
+    session_ms: int | None = None
+    """``session.timeout.ms``. The heartbeat interval is then at most a third of it."""
+    poll_ms: int | None = None
+    """``max.poll.interval.ms``, which is also the rebalance timeout."""
+
+    def within(self, behaviour: Behaviour) -> Behaviour:
+        """The behaviour with these timeouts."""
+        if self.session_ms is not None:
+            beat = min(behaviour.heartbeat_interval_ms, self.session_ms // 3)
+            behaviour = replace(
+                behaviour, session_timeout_ms=self.session_ms, heartbeat_interval_ms=beat
+            )
+        if self.poll_ms is not None:
+            behaviour = replace(behaviour, max_poll_interval_ms=self.poll_ms)
+        return behaviour
+
+    @property
+    def more_calm_ms(self) -> int:
+        """The time after the last disturbance that longer timeouts than the usual ones need."""
+        usual = Behaviour()
+        session = self.session_ms or usual.session_timeout_ms
+        poll = self.poll_ms or usual.max_poll_interval_ms
+        return max(0, session - usual.session_timeout_ms, poll - usual.max_poll_interval_ms)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Setup:
     """The choices for one run of a scenario."""
 
@@ -42,6 +71,7 @@ class Setup:
     partitions: int = 200
     seed: int = 1
     costs: Costs = COSTS
+    timeouts: Timeouts = field(default_factory=Timeouts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,10 +110,11 @@ def plan_of(scenario: Scenario, setup: Setup) -> tuple[Plan, Story]:
     check_sizes(scenario, setup.members, setup.partitions)
     story = scenario.tell(setup.members, Random(f"{setup.seed}/{scenario.name}"))
     behaviour = setup.policy.adapt(_with_costs(story.behaviour, setup.costs))
+    behaviour = setup.timeouts.within(behaviour)
     plan = Plan(
         seed=setup.seed,
         name=f"{scenario.name} under {setup.policy.name}",
-        duration_ms=story.end_ms + CALM_MS,
+        duration_ms=story.end_ms + CALM_MS + setup.timeouts.more_calm_ms,
         group_id=GROUP,
         topics=(
             TopicPlan(

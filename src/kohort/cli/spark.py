@@ -1,0 +1,18 @@
+"""``kohort spark``: batch jobs on Spark.
+
+In: subcommands from the files beside this one. Out: the click group. Must not know: the jobs.
+"""
+
+from __future__ import annotations
+
+import click
+
+from kohort.cli import spark_sweep
+
+
+@click.group()
+def spark() -> None:
+    """Run batch jobs on Spark: sweeps of the lab over settings."""
+
+
+spark.add_command(spark_sweep.sweep)
