@@ -38,7 +38,10 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "mirror": ("kohort.cli.mirror:mirror", "Copy topics from one cluster to another."),
     "pipeline": ("kohort.cli.pipeline:pipeline", "Run a Spark application that shares a group."),
     "table": ("kohort.cli.table:table", "List, clean, verify and move a pipeline's table."),
-    "spark": ("kohort.cli.spark:spark", "Run batch jobs on Spark: sweeps over settings."),
+    "spark": (
+        "kohort.cli.spark:spark",
+        "Run batch jobs on Spark: sweeps, histories of many groups.",
+    ),
     "lab": ("kohort.cli.lab:lab", "Run groups in a simulated world."),
     "explain": ("kohort.cli.explain:explain", "Explain why groups rebalanced, from logs."),
     "check": ("kohort.cli.check:check", "Check recorded histories of groups."),

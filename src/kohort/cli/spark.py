@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import click
 
-from kohort.cli import spark_sweep
+from kohort.cli import spark_history, spark_sweep
 
 
 @click.group()
 def spark() -> None:
-    """Run batch jobs on Spark: sweeps of the lab over settings."""
+    """Run batch jobs on Spark: sweeps of the lab over settings, histories of many groups."""
 
 
+spark.add_command(spark_history.history)
 spark.add_command(spark_sweep.sweep)

@@ -28,6 +28,8 @@ from kohort.explain.stories import Rebalance, Story
 
 STORM_S: Final = 15.0
 """Seconds between two rebalances that are no rest."""
+_CHAINED: Final = 2
+"""Pairs of rebalances without rest that make a storm."""
 _RESTART_S: Final = 2.0
 """No process is back sooner."""
 _ALONE_S: Final = 0.05
@@ -46,13 +48,13 @@ def storm(story: Story) -> Iterator[Finding]:
     stay: the number of members does not add up, or nobody else had to join.
     """
     runs = list(_without_rest(story))
-    chained = [pair for run in runs for pair in _pairs(run) if not _ordinary(run, *pair)]
+    chained = [pair for run in runs for pair in _chained(run)]
     high = (story.generations or (0, 0))[1]
     if high >= HIGH_GENERATION and not chained:
         chained = [pair for run in runs if not _adds_up(run) for pair in _pairs(run)]
     failed = [e for e in story.examples.get(Kind.JOIN_FAILED, []) if not is_benign(e)]
     restless = high >= HIGH_GENERATION and bool(failed)
-    if len(chained) < 2 and not (chained and high >= HIGH_GENERATION) and not restless:
+    if len(chained) < _CHAINED and not (chained and high >= HIGH_GENERATION) and not restless:
         return
     times = [r.began for r in story.rebalances if r.began is not None]
     steps = [later - earlier for earlier, later in pairwise(times) if later >= earlier]
@@ -67,6 +69,16 @@ def storm(story: Story) -> Iterator[Finding]:
         advice=_storm_advice(story),
         evidence=tuple(r.place for pair in chained[:2] for r in pair)[:3] or places_of(failed),
     )
+
+
+def storms(story: Story) -> Iterator[list[Rebalance]]:
+    """The rebalances of each storm: without rest, and no start or restart explains them."""
+    yield from (run for run in _without_rest(story) if len(_chained(run)) >= _CHAINED)
+
+
+def _chained(run: list[Rebalance]) -> list[tuple[Rebalance, Rebalance]]:
+    """The neighbours of which the second is no part of a start or a restart."""
+    return [pair for pair in _pairs(run) if not _ordinary(run, *pair)]
 
 
 def _without_rest(story: Story) -> Iterator[list[Rebalance]]:
