@@ -46,7 +46,7 @@ _SIZES: Final = {"members": "members", "partitions": "partitions", "restore-s": 
 )  # fmt: skip
 @click.option(
     "--scenario", "scenarios", multiple=True, metavar="SCENARIO[=TIMES]",
-    help="What happens to the group, and how often. May be repeated. "
+    help="An event, and how often it happens. May be repeated. "
     "Default: rolling-bounce, process-death-in-time and process-death-never, once each.",
 )  # fmt: skip
 @click.option(
