@@ -226,7 +226,7 @@ class InlineCopies:
 
 
 class StatefulApplication(Application):
-    """One start of an application whose tasks run the stage of its world."""
+    """One start of an application; its tasks run the stage of the world."""
 
     def _write(self, pieces: list[Piece]) -> Iterator[WrittenFile]:
         world = self.world

@@ -125,11 +125,11 @@ class Ownership(Generic[R]):
         "_offered_topics",
         "_offered_warm",
         "_prepared",
-        "_preparing",
         "_previous",
         "_protocol",
         "_releasing",
         "_warm",
+        "copies",
         "generation_id",
         "member_id",
         "moved",
@@ -175,7 +175,7 @@ class Ownership(Generic[R]):
         """Whether the member must rejoin with a new subscription after a revocation."""
         self._draining = self._drain_offered = self._drain_ignored = False
         """Whether a drain was asked for, was in the last join, and was ignored by the leader."""
-        self._preparing: frozenset[R] = frozenset()
+        self.copies: frozenset[R] = frozenset()
         """Resources that the owner was asked to prepare, for a handover or as a standby."""
         self._coming: frozenset[R] = frozenset()
         """Resources that come as soon as the leader knows of a warm copy."""
@@ -218,12 +218,7 @@ class Ownership(Generic[R]):
     @property
     def preparing(self) -> frozenset[R]:
         """The resources that the owner was asked to prepare, without those that are warm."""
-        return self._preparing - self._warm
-
-    @property
-    def copies(self) -> frozenset[R]:
-        """The resources of other members of which the group wants a copy here, warm or not."""
-        return self._preparing
+        return self.copies - self._warm
 
     @property
     def joining_waits(self) -> bool:
@@ -351,7 +346,7 @@ class Ownership(Generic[R]):
         all_copies = announced.prepare | announced.standbys
         wanted = frozenset(key for key in all_copies if self._wants(key)) - self._acquired.keys()
         self._warm -= self._acquired.keys()
-        before, self._preparing = self._preparing, wanted
+        before, self.copies = self.copies, wanted
         effects: list[OwnershipEffect[R]] = []
         if dropped := before - wanted - self._acquired.keys():
             self._warm -= dropped
@@ -415,7 +410,7 @@ class Ownership(Generic[R]):
         self._protocol = None
         self._prepared = False
         self._draining = self._drain_offered = self._drain_ignored = False
-        self._preparing = self._coming = frozenset()
+        self.copies = self._coming = frozenset()
 
     def check(self) -> None:
         """Assert the invariants.

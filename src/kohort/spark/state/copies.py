@@ -31,7 +31,7 @@ COPIES: Final = Path("_kohort") / "copies"
 """Folder of the copies of each application on a host, below the table."""
 
 TELL_S: Final = 5.0
-"""A restore that takes longer tells of its progress, at this interval in seconds."""
+"""A restore that takes longer writes a line about its progress, each time after so many seconds."""
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ class Restored:
 
 
 class Telling:
-    """Tells of a long restore, every few seconds."""
+    """Writes lines about the progress of a long restore."""
 
     def __init__(self, partition: TopicPartition) -> None:
         self._partition = partition
