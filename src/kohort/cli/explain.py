@@ -7,26 +7,21 @@ Must not know: the meaning of lines (``kohort.explain``). Memory does not grow w
 
 from __future__ import annotations
 
-import heapq
 import json
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from time import monotonic
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
-from kohort.cli.explain_files import HistoryFile, LogFile, open_file, safe
+from kohort.cli.evidence import Files, read_sources
+from kohort.cli.explain_files import safe
 from kohort.cli.output import (
     FILE,
     MISSING,
     cluster_option,
-    configured,
     json_option,
     note,
     print_json,
@@ -44,11 +39,6 @@ from kohort.model.errors import ConfigError
 
 _SHOWN: Final = 20
 """Rebalances in the table of a group."""
-_STEP_S: Final = 0.2
-"""Seconds between two steps of the progress bar."""
-
-
-Files: TypeAlias = Sequence[LogFile | HistoryFile]
 
 
 @click.command()
@@ -85,23 +75,7 @@ def explain(
     if not files and bootstrap is None:
         raise ConfigError("nothing to explain: name log files, or --bootstrap-server of a cluster")
     explainer = Explainer(fewest_moves)
-    with ExitStack() as stack:
-        logs = [open_file(path, stack) for path in files]
-        advance = _progress(logs, stack)
-        all_events = [log.events(advance) for log in logs]
-        events = (
-            all_events[0]
-            if len(all_events) == 1
-            else heapq.merge(*all_events, key=lambda timed: timed[0])
-        )
-        explainer.feed_all(told for _, told in events)
-        if bootstrap is not None:
-            # librdkafka is loaded for a live cluster only.
-            from kohort.cli.offsets_topic import read_offsets  # noqa: PLC0415
-
-            settings = {**configured(), "bootstrap.servers": bootstrap}
-            if remark := read_offsets(settings, groups, explainer, _records_bar(stack)):
-                note(f"note: {remark}")
+    logs = read_sources(files, bootstrap, groups, explainer)
     found = [e for e in explainer.finish() if not groups or e.story.group in groups]
     for remark in _remarks(logs, explainer):
         note(f"note: {remark}")
@@ -134,36 +108,6 @@ def _remarks(logs: Files, explainer: Explainer) -> Iterator[str]:
         yield f"group {name} has two offsets partitions: these logs come from two clusters"
     if explainer.refused:
         yield f"{explainer.refused:,} events of groups after the first {MOST_GROUPS:,} are not used"
-
-
-def _progress(logs: Files, stack: ExitStack) -> Callable[[], None]:
-    """A bar on a terminal's standard error; returns a function that moves the bar."""
-    total = sum(log.bytes for log in logs)
-    console = Console(stderr=True)
-    if not console.is_terminal or total < 10_000_000:
-        return lambda: None
-    columns = (TextColumn("reading"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    bar = stack.enter_context(Progress(*columns, console=console, transient=True))
-    task = bar.add_task("", total=total)
-    shown = monotonic()
-
-    def advance() -> None:
-        nonlocal shown
-        if monotonic() - shown > _STEP_S:
-            shown = monotonic()
-            bar.update(task, completed=sum(log.position() for log in logs if log.bytes))
-
-    return advance
-
-
-def _records_bar(stack: ExitStack) -> Callable[[int, int], None]:
-    """A bar for the records of the offsets topic, on a terminal's standard error."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        return lambda done, total: None
-    bar = stack.enter_context(Progress(console=console, transient=True))
-    task = bar.add_task("reading __consumer_offsets")
-    return lambda done, total: bar.update(task, completed=done, total=total)
 
 
 # -- text -----------------------------------------------------------------------------------------

@@ -6,30 +6,27 @@ are distributed over processes. Must not know: how costs are computed (``kohort.
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import shutil
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from kohort.cli.check import as_values, print_violations
 from kohort.cli.output import DIRECTORY, FILE, json_option, note, print_json, print_table, writing
+from kohort.cli.parallel import with_progress
 from kohort.history.checker import check_history
 from kohort.history.clairvoyant import Costs
-from kohort.history.cost_values import Measured, Metrics
+from kohort.history.cost_values import Measured
 from kohort.lab.compared_policies import COMPARED_POLICIES, compared_policy
 from kohort.lab.pictures import ownership_svg
 from kohort.lab.scenarios.base import COSTS, Scenario, Setup
 from kohort.lab.scenarios.registry import SCENARIOS, scenario
 from kohort.lab.scenarios.running import run as run_scenario
-from kohort.lab.table import COLUMNS, Cell, Job, Table, collect, do, jobs, number
+from kohort.lab.table import COLUMNS, Cell, Table, collect, do, jobs, number
 from kohort.storage.fact_files import write_history
 
 _MEMBERS = click.option(
@@ -214,7 +211,10 @@ def table(
         seeds=range(seed, seed + seeds),
         costs=_costs(restore_s),
     )
-    found = collect(wanted, _with_progress(wanted, processes))
+    found = collect(
+        wanted,
+        with_progress(do, wanted, processes, lambda done: f"{done[0].scenario}, {done[0].policy}"),
+    )
     if svg_dir is not None:
         _draw_all(found, svg_dir)
     if as_json:
@@ -223,42 +223,6 @@ def table(
         click.echo(found.to_markdown(full=full), nl=False)
     else:
         _print(found, full=full)
-
-
-def _with_progress(wanted: Sequence[Job], processes: int) -> Iterator[tuple[Job, Metrics]]:
-    """Do all jobs, with a progress bar on standard error if that is a terminal."""
-    with runs_progress() as progress:
-        bar = progress.add_task("runs", total=len(wanted))
-        for job, metrics in _do_all(wanted, processes):
-            progress.update(bar, advance=1, description=f"{job.scenario}, {job.policy}")
-            yield job, metrics
-
-
-def runs_progress() -> Progress:
-    """A progress bar for runs on standard error."""
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-    )
-    return Progress(*columns, console=Console(stderr=True), transient=True)
-
-
-def _do_all(wanted: Sequence[Job], processes: int) -> Iterator[tuple[Job, Metrics]]:
-    workers = min(processes, len(wanted))
-    if workers <= 1:
-        yield from map(do, wanted)
-        return
-    # A fork would copy the thread that draws the bar.
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, mp_context=context) as pool:
-        try:
-            for future in as_completed([pool.submit(do, job) for job in wanted]):
-                yield future.result()
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
 
 
 _SHORT: Final = (

@@ -44,6 +44,10 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     ),
     "lab": ("kohort.cli.lab:lab", "Run groups in a simulated world."),
     "explain": ("kohort.cli.explain:explain", "Explain why groups rebalanced, from logs."),
+    "what-if": (
+        "kohort.cli.what_if:what_if",
+        "Replay a group's events under other policies and settings.",
+    ),
     "check": ("kohort.cli.check:check", "Check recorded histories of groups."),
     "kafka": ("kohort.cli.kafka:kafka", "Fetch, start and stop a real Apache Kafka."),
 }

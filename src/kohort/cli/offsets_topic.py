@@ -11,12 +11,13 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
 from kohort import Consumer
+from kohort.cli.evidence import Reader
 from kohort.client.admin import Admin
 from kohort.client.records import Record
 from kohort.coordinator.partitions import partition_for
 from kohort.coordinator.records import GroupMetadata, GroupRecord, OffsetRecord
 from kohort.explain.events import Place
-from kohort.explain.explaining import Explainer, Told
+from kohort.explain.explaining import Told
 from kohort.explain.generations import (
     Committed,
     Settled,
@@ -38,7 +39,7 @@ _WAIT_S = 0.5
 def read_offsets(
     settings: Mapping[str, object],
     groups: Collection[str],
-    explainer: Explainer,
+    reader: Reader,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> str:
     """Read the topic up to its present end.
@@ -46,7 +47,7 @@ def read_offsets(
     Args:
         settings: of the cluster's clients.
         groups: only these groups; all if empty.
-        explainer: gets the records.
+        reader: gets the records.
         progress: called with the number of records that were read, and the number in all.
 
     Returns:
@@ -56,16 +57,16 @@ def read_offsets(
         ConfigError: the cluster has no such topic: no group ever committed there.
     """
     places, names = _places(settings, groups)
-    explainer.name_topics(names)
+    reader.name_topics(names)
     unread = 0
-    with Consumer({**settings, "auto.offset.reset": "earliest"}) as reader:
-        ends = _begin(reader, places)
-        total, done = sum(ends.values()) - sum(reader.position(p) for p in places), 0
-        while any(reader.position(place) < ends[place] for place in places):
-            records = reader.consume(_AT_ONCE, _WAIT_S)
+    with Consumer({**settings, "auto.offset.reset": "earliest"}) as consumer:
+        ends = _begin(consumer, places)
+        total, done = sum(ends.values()) - sum(consumer.position(p) for p in places), 0
+        while any(consumer.position(place) < ends[place] for place in places):
+            records = consumer.consume(_AT_ONCE, _WAIT_S)
             done += len(records)
             progress(done, total)
-            unread += sum(not _feed(record, groups, explainer.feed) for record in records)
+            unread += sum(not _feed(record, groups, reader.feed) for record in records)
     return f"{unread:,} records of {TOPIC} are in an unknown form" if unread else ""
 
 
@@ -176,6 +177,9 @@ def _settled(group: str, value: GroupMetadata, place: Place, home: int) -> Settl
                 client=each.client_id,
                 host=each.client_host,
                 session_s=each.session_timeout_ms / 1_000,
+                rebalance_s=None
+                if each.rebalance_timeout_ms < 0
+                else each.rebalance_timeout_ms / 1_000,
                 topics=topics_of(each.subscription),
                 partitions=partitions_of(each.assignment),
             )

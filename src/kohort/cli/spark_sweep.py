@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import click
 
-from kohort.cli.lab_scenarios import runs_progress
+from kohort.cli.parallel import runs_progress
 from kohort.cli.output import (
     DIRECTORY,
     json_option,

@@ -134,3 +134,18 @@ class Handed:
     first: int
     last: int
     at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timed:
+    """The time that a part of a client's work took; known from histories only."""
+
+    group: str
+    name: str
+    """``flush`` (a revocation callback), ``restore`` (until the first read of a partition) and
+    ``restore again`` (of a partition that the source had before), ``poll``, ``heartbeat`` or
+    ``commit`` (from one to the next), ``session`` (the setting of a process)."""
+    seconds: float
+    count: int = 1
+    """Partitions of a callback, records of a poll."""
+    at: float

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
-from kohort.explain.events import Event, Handed, Kind, Side
+from kohort.explain.events import Event, Handed, Kind, Side, Timed
 from kohort.explain.findings import Finding
 from kohort.explain.generations import Committed, Generations, Planner, Settled
 from kohort.explain.joining import joined, one_row_each, with_clients
@@ -23,7 +23,7 @@ from kohort.explain.skews import Skew, Skews
 from kohort.explain.stories import Rebalance, Story
 from kohort.explain.templates import NEWEST, version_text
 
-Told: TypeAlias = Event | Handed | Settled | Committed | Bumped | ServerMember | Reconciled
+Told: TypeAlias = Event | Handed | Settled | Committed | Bumped | ServerMember | Reconciled | Timed
 """One thing that a source tells."""
 MOST_GROUPS: Final = 10_000
 _MOVES: Final = {Kind.COORDINATOR_MOVED, Kind.REPLICAS_CHANGED, Kind.STORE_FAILED}
@@ -87,16 +87,18 @@ class Explainer:
                 if item.topic_id:
                     self._topics[item.topic_id] = item.partition.topic
             case Bumped() | ServerMember() | Reconciled():
-                key = item.group, item.home
-                if key not in self._servers and len(self._servers) < MOST_GROUPS:
-                    self._servers[key] = ServerGroup(self._planner, self._topics)
-                if (server := self._servers.get(key)) is not None:
-                    server.feed(item)
+                self._server(item)
             case Handed():
-                latest = self._latest.get(item.group)
-                if latest is not None:
-                    place = (item.client, item.partition, item.first, item.last, item.at)
-                    latest.ownership.handed(*place)
+                self._handed(item)
+            case Timed():
+                pass  # for the evidence of a what-if
+
+    def _server(self, item: Bumped | ServerMember | Reconciled) -> None:
+        key = item.group, item.home
+        if key not in self._servers and len(self._servers) < MOST_GROUPS:
+            self._servers[key] = ServerGroup(self._planner, self._topics)
+        if (server := self._servers.get(key)) is not None:
+            server.feed(item)
 
     def _take_event(self, event: Event) -> None:
         self._skews.feed(event)
@@ -105,6 +107,12 @@ class Explainer:
             self.refused += 1
         else:
             story.feed(event)
+
+    def _handed(self, handed: Handed) -> None:
+        latest = self._latest.get(handed.group)
+        if latest is not None:
+            place = (handed.client, handed.partition, handed.first, handed.last, handed.at)
+            latest.ownership.handed(*place)
 
     def name_topics(self, names: Mapping[str, str]) -> None:
         """Learn names of topics by their ids, which stand in records of the new protocol."""

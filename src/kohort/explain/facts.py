@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final, TypeAlias
 
-from kohort.explain.events import Event, Handed, Kind, Place, Side
+from kohort.explain.client_times import ClientTimes
+from kohort.explain.events import Event, Handed, Kind, Place, Side, Timed
 from kohort.explain.frames import Framed
 from kohort.explain.generations import Committed, Settled, SettledMember, partitions_of
 from kohort.explain.reading import LogReader
@@ -26,7 +27,7 @@ from kohort.model.facts import (
 from kohort.model.history_record import AnyFact, Recorded
 from kohort.model.instants import MICROS_PER_SECOND
 
-Told: TypeAlias = Event | Settled | Committed | Handed
+Told: TypeAlias = Event | Settled | Committed | Handed | Timed
 _CALLBACKS: Final = {
     c.CallbackKind.ASSIGNED: Kind.ADDED,
     c.CallbackKind.REVOKED: Kind.REVOKED,
@@ -69,6 +70,7 @@ class HistoryReader:
         self._dated = dated
         self._protocols: dict[str, str] = {}
         self._members: dict[str, MemberAdded] = {}
+        self._times = ClientTimes()
 
     def read(self, recorded: Recorded) -> Iterator[tuple[float, Told]]:
         """Times and values of a fact: mostly one or none."""
@@ -94,10 +96,17 @@ class HistoryReader:
             )
         elif event is None:
             self.log.counts.others += 1
+            if (timed := self._times.read(fact, at, source)) is not None:
+                yield timed
             return
         else:
-            yield event._replace(place=place, at=at, dated=self._dated, source=source)
+            instance = self._times.instances.get(source, "")
+            yield event._replace(
+                place=place, at=at, dated=self._dated, source=source, instance=instance
+            )
         self.log.counts.understood += 1
+        if (timed := self._times.read(fact, at, source)) is not None:
+            yield timed
 
     def _coordinators(self, fact: Fact, at: float, place: Place) -> Iterator[Told]:
         match fact:
@@ -138,6 +147,7 @@ class HistoryReader:
             client=added.client_id,
             host=added.client_host,
             session_s=added.session_timeout_ms / 1_000,
+            rebalance_s=added.rebalance_timeout_ms / 1_000,
             partitions=partitions_of(assignment),
         )
 

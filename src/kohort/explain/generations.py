@@ -47,6 +47,8 @@ class SettledMember:
     host: str = ""
     session_s: float | None = None
     """``session.timeout.ms`` in seconds; None if unknown."""
+    rebalance_s: float | None = None
+    """The rebalance timeout in seconds: ``max.poll.interval.ms`` of a consumer; None if unknown."""
     topics: frozenset[str] = frozenset()
     """The topics that the member wants; empty if the member is no consumer."""
     partitions: frozenset[TopicPartition] = frozenset()

@@ -103,6 +103,7 @@ def _group(group: str, data: Mapping[str, Any], at: float | None, place: Place) 
                 client=each["clientId"],
                 host=each["clientHost"],
                 session_s=each["sessionTimeout"] / 1_000,
+                rebalance_s=_timeout(each.get("rebalanceTimeout")),
                 topics=_topics(each["subscription"]),
                 partitions=_partitions(each["assignment"]),
             )
@@ -121,6 +122,11 @@ def _seconds(millis: int) -> float:
     if not 0 <= millis < _YEAR_2286_MS:
         raise ValueError(f"{millis} is no time of a record")
     return millis / 1_000
+
+
+def _timeout(millis: int | None) -> float | None:
+    """A timeout in seconds; None if the record has none (Kafka before 0.10.1)."""
+    return None if millis is None or millis < 0 else millis / 1_000
 
 
 def _topics(told: str | Mapping[str, Any]) -> frozenset[str]:

@@ -37,7 +37,7 @@ def run(scenario: Scenario, setup: Setup) -> Run:
         ConfigError: impossible sizes.
     """
     plan, story = plan_of(scenario, setup)
-    history = _history(plan, server_side=setup.policy.server_side)
+    history = history_of(plan, server_side=setup.policy.server_side)
     measured = measure(
         history,
         plan.partitions,
@@ -55,7 +55,8 @@ def run(scenario: Scenario, setup: Setup) -> Run:
     )
 
 
-def _history(plan: Plan, *, server_side: bool) -> list[Recorded]:
+def history_of(plan: Plan, *, server_side: bool) -> list[Recorded]:
+    """All facts of a plan's world; ``server_side``: of the model of KIP-848."""
     if server_side:
         model = ServerSideWorld(plan)
         model.run()

@@ -1,0 +1,98 @@
+"""Reads all sources that the user named: files, and the offsets topic of a live cluster.
+
+In: paths, the address of a cluster. Out: what they tell, in the order of the times, to a reader; a
+bar on a terminal while that takes long. Must not know: the meaning of lines.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from time import monotonic
+from typing import Final, Protocol, TypeAlias
+
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+from kohort.cli.explain_files import HistoryFile, LogFile, open_file
+from kohort.cli.output import configured, note
+from kohort.explain.explaining import Told
+
+Files: TypeAlias = Sequence[LogFile | HistoryFile]
+_STEP_S: Final = 0.2
+"""Seconds between two steps of the progress bar."""
+
+
+class Reader(Protocol):
+    """Takes what sources tell."""
+
+    def feed(self, told: Told, /) -> None:
+        """Take the next thing."""
+
+    def feed_all(self, items: Iterable[Told], /) -> object:
+        """Take everything in turn."""
+
+    def name_topics(self, names: Mapping[str, str], /) -> None:
+        """Learn names of topics by their ids."""
+
+
+def read_sources(
+    files: Sequence[Path], bootstrap: str | None, groups: Collection[str], reader: Reader
+) -> Files:
+    """Read files, then the offsets topic; the files that were read, with their remarks.
+
+    Args:
+        files: logs and histories; ``-`` is standard input.
+        bootstrap: the address of a cluster; None: only files.
+        groups: of the offsets topic, only these groups; all if empty.
+        reader: takes what they tell.
+
+    Raises:
+        ConfigError: a file cannot be read, or the cluster has no offsets topic.
+    """
+    with ExitStack() as stack:
+        logs = [open_file(path, stack) for path in files]
+        advance = _progress(logs, stack)
+        every = [log.events(advance) for log in logs]
+        events = every[0] if len(every) == 1 else heapq.merge(*every, key=lambda timed: timed[0])
+        reader.feed_all(told for _, told in events)
+        if bootstrap is not None:
+            # librdkafka is loaded for a live cluster only.
+            from kohort.cli.offsets_topic import read_offsets  # noqa: PLC0415
+
+            settings = {**configured(), "bootstrap.servers": bootstrap}
+            if remark := read_offsets(settings, groups, reader, _records_bar(stack)):
+                note(f"note: {remark}")
+    return logs
+
+
+def _progress(logs: Files, stack: ExitStack) -> Callable[[], None]:
+    """A bar on a terminal's standard error; returns a function that moves the bar."""
+    total = sum(log.bytes for log in logs)
+    console = Console(stderr=True)
+    if not console.is_terminal or total < 10_000_000:
+        return lambda: None
+    columns = (TextColumn("reading"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    bar = stack.enter_context(Progress(*columns, console=console, transient=True))
+    task = bar.add_task("", total=total)
+    shown = monotonic()
+
+    def advance() -> None:
+        nonlocal shown
+        if monotonic() - shown > _STEP_S:
+            shown = monotonic()
+            bar.update(task, completed=sum(log.position() for log in logs if log.bytes))
+
+    return advance
+
+
+def _records_bar(stack: ExitStack) -> Callable[[int, int], None]:
+    """A bar for the records of the offsets topic, on a terminal's standard error."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        return lambda done, total: None
+    bar = stack.enter_context(Progress(console=console, transient=True))
+    task = bar.add_task("reading __consumer_offsets")
+    return lambda done, total: bar.update(task, completed=done, total=total)
