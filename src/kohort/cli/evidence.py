@@ -1,6 +1,6 @@
 """Reads all sources that the user named: files, and the offsets topic of a live cluster.
 
-In: paths, the address of a cluster. Out: what they tell, in the order of the times, to a reader; a
+In: paths, the address of a cluster. Out: events and records for a reader, in the order of the times; a
 bar on a terminal while that takes long. Must not know: the meaning of lines.
 """
 

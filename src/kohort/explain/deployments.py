@@ -318,7 +318,7 @@ def _waits(
     anonymous: Sequence[str],
     figures: Mapping[str, Figure],
 ) -> list[Incident]:
-    """Members that were waited for: a join phase that lasted long, and nobody says for whom."""
+    """Busy members: a join phase lasted long, and no source names the member that was late."""
     poll_s = float(figures["max.poll.interval.ms"].value) / 1_000
     every = [life for pod in pods for life in pod.lives]
     found = []

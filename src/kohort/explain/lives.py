@@ -79,7 +79,7 @@ class Lives:
     samples: defaultdict[str, list[tuple[float, int]]] = field(
         default_factory=lambda: defaultdict(list)
     )
-    """Seconds and counts by the name of what took so long."""
+    """Seconds and counts by the name of the work."""
     server_side: bool = False
     """Whether the group uses the new protocol (KIP-848)."""
     _owner: dict[str, str] = field(default_factory=dict)

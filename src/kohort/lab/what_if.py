@@ -1,4 +1,4 @@
-"""The same events under other policies and settings: what they would have cost.
+"""The cost of the same events under other policies and settings.
 
 In: a deployment from the evidence, changes, seeds. Out: one run for each seed, and a
 comparison with spreads. Jobs are plain values, so that a caller may run them in any process. Must
