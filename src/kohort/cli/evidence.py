@@ -1,7 +1,7 @@
 """Reads all sources that the user named: files, and the offsets topic of a live cluster.
 
-In: paths, the address of a cluster. Out: events and records for a reader, in the order of the times; a
-bar on a terminal while that takes long. Must not know: the meaning of lines.
+In: paths, the address of a cluster. Out: events and records for a reader, ordered by their times.
+A bar on a terminal shows the progress. Must not know: the meaning of lines.
 """
 
 from __future__ import annotations
