@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import pytest
 from tests.explain.test_stories import done, joins, leaves, line, member, preparing
@@ -143,7 +144,11 @@ def test_two_groups_need_a_name() -> None:
 
 def test_the_times_of_callbacks_restores_and_heartbeats_come_from_facts() -> None:
     times, parts = ClientTimes(), (TopicPartition("t", 0), TopicPartition("t", 1))
-    told = {"group_id": G, "member_id": MemberId("m"), "generation_id": GenerationId(1)}
+    told: dict[str, Any] = {
+        "group_id": G,
+        "member_id": MemberId("m"),
+        "generation_id": GenerationId(1),
+    }
     assigned = {**told, "kind": c.CallbackKind.ASSIGNED, "partitions": parts}
     revoked = {**told, "kind": c.CallbackKind.REVOKED, "partitions": parts}
     facts: list[tuple[float, AnyFact]] = [
