@@ -13,7 +13,6 @@ from typing import Any, Final
 
 import click
 
-from kohort.cli.parallel import runs_progress
 from kohort.cli.output import (
     DIRECTORY,
     json_option,
@@ -23,6 +22,7 @@ from kohort.cli.output import (
     print_table,
     writing,
 )
+from kohort.cli.parallel import runs_progress
 from kohort.history.cost_values import Metrics
 from kohort.lab.compared_policies import COMPARED_POLICIES
 from kohort.lab.sweep import CRITERIA, Deployment, Rated, Sweep
