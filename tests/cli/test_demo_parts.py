@@ -26,9 +26,9 @@ from kohort.model.errors import ConfigError
 from kohort.model.facts import OffsetsCommitted, RebalanceCause
 from kohort.model.ids import GenerationId
 from kohort.model.instants import Instant
-from kohort.spark.ledger import Acquired
+from kohort.spark.ledger import Acquired, NotedTopic
 from kohort.spark.planning import Piece
-from kohort.spark.sqlite_ledger import SqliteLedger
+from kohort.spark.table import open_ledger
 from kohort.storage.fact_files import Header, fact_line, write_history
 
 COMBINED = re.compile(
@@ -177,11 +177,15 @@ def test_a_pause_begins_when_there_are_records_to_read(tmp_path: Path) -> None:
     assert observer.pauses(Instant(tale.now - 1))[0] is None
 
 
-def test_a_micro_batch_is_under_way_from_its_intent_to_its_commit(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["delta", "parquet"])
+def test_a_micro_batch_is_under_way_from_its_intent_to_its_commit(
+    tmp_path: Path, kind: str
+) -> None:
     observer = Observer(tmp_path / "history", "g", tmp_path)
     assert not observer.in_batch([m("a")])
-    ledger = SqliteLedger(tmp_path, "g")
+    ledger = open_ledger(tmp_path, "g", kind)
     (partition,) = tps(0)
+    ledger.note_topic(partition.topic, NotedTopic(topic_id=None, partitions=1))
     acquired: Acquired = ledger.acquire([partition], 1, m("a"))[partition]
     assert not observer.in_batch([m("a")])
     piece = Piece(partition=partition, begin=0, end=5, epoch=acquired.epoch)
@@ -190,6 +194,12 @@ def test_a_micro_batch_is_under_way_from_its_intent_to_its_commit(tmp_path: Path
     assert not observer.in_batch([m("b")])
     ledger.acquire([partition], 2, m("b"))
     assert not observer.in_batch([m("a"), m("b")])
+    again = Piece(partition=partition, begin=0, end=5, epoch=acquired.epoch + 1)
+    ledger.establish({partition: 0}, {partition: again.epoch})
+    ledger.intend("application", [again])
+    assert observer.in_batch([m("b")])
+    ledger.commit("application", [])
+    assert not observer.in_batch([m("b")])
     ledger.close()
 
 

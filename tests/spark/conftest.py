@@ -20,7 +20,7 @@ from kohort.broker.embedded import EmbeddedBroker
 from kohort.client.admin import Admin
 from kohort.client.config import ClientSettings, parse_client_settings
 from kohort.spark import reading
-from kohort.spark.sqlite_ledger import SqliteLedger
+from kohort.spark.table import open_ledger
 
 PATIENCE_S = 240
 """A machine under load needs seconds for each wait; only a hang lasts this long."""
@@ -126,7 +126,7 @@ def run_two(
     """
     give_up = time.monotonic() + PATIENCE_S
     with (
-        closing(SqliteLedger(table, source.topic)) as ledger,
+        closing(open_ledger(table, source.topic)) as ledger,
         ThreadPoolExecutor(2) as pool,
         Consumer(
             bootstrap_servers=source.bootstrap,

@@ -7,12 +7,12 @@ import json
 import os
 import re
 import signal
-import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
@@ -24,9 +24,10 @@ from tests.spark.conftest import PATIENCE_S, Feed
 from kohort.client.admin import Admin
 from kohort.model.ids import TopicPartition
 from kohort.model.positions import LATEST
+from kohort.spark.ledger import Ledger as KohortLedger
+from kohort.spark.ledger import Position
 from kohort.spark.session import QUICK
-from kohort.spark.sqlite_ledger import LEDGER_PATH, SqliteLedger
-from kohort.spark.table import clean
+from kohort.spark.table import clean, kind_of, open_ledger
 from kohort.spark.verify import verify
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(900)]
@@ -156,37 +157,36 @@ def test_two_executors_on_the_java_from_pip_land_rows_and_verify_runs_the_filter
 
 
 class Ledger:
-    """Reads the ledger of the applications."""
+    """Reads the ledger of the applications; a table that is not there yet has no owners."""
 
     def __init__(self, directory: Path) -> None:
-        self.path = directory / LEDGER_PATH
+        self.directory = directory
+        self._opened: KohortLedger | None = None
 
-    def ask(self, question: str, *values: object) -> list[tuple[object, ...]]:
-        if not self.path.is_file():
-            return []
-        connection = sqlite3.connect(self.path, timeout=30)
-        try:
-            return connection.execute(question, values).fetchall()
-        except sqlite3.OperationalError:
-            return []  # the first application is making the tables
-        finally:
-            connection.close()
+    def _ledger(self) -> KohortLedger | None:
+        if self._opened is None and kind_of(self.directory) is not None:
+            self._opened = open_ledger(self.directory)
+        return self._opened
+
+    def _positions(self) -> dict[TopicPartition, Position]:
+        ledger = self._ledger()
+        return {} if ledger is None else ledger.all_positions()
 
     def owners(self) -> set[str]:
         """The client ids of the members that acquired a partition last."""
-        return {str(row[0]).split("-")[0] for row in self.ask("SELECT member FROM position")}
+        return {at.member.split("-")[0] for at in self._positions().values()}
 
     def batch_under_way(self, client: str) -> bool:
-        return bool(
-            self.ask(
-                """SELECT 1 FROM intent JOIN position USING (topic, partition, epoch)
-                   WHERE member LIKE ? || '-%'""",
-                client,
-            )
+        ledger = self._ledger()
+        running = frozenset() if ledger is None else ledger.under_way()
+        return any(
+            at.member.startswith(f"{client}-")
+            for partition, at in self._positions().items()
+            if partition in running
         )
 
     def consumed(self) -> int:
-        return int(str(self.ask("SELECT coalesce(sum(next_offset), 0) FROM position")[0][0]))
+        return sum(at.next_offset or 0 for at in self._positions().values())
 
 
 def wait_for(condition: Callable[[], bool], what: str, processes: list[subprocess.Popen[str]],
@@ -342,7 +342,5 @@ def test_an_application_with_a_stopped_jvm_loses_its_partitions_and_rejoins(
     assert (verdict.total("rows"), verdict.total("unread")) == (12_000, 0)
     with Admin(source.settings) as admin:
         assert admin.describe_group(source.topic).members == ()
-    table = SqliteLedger.of_table(tmp_path / "table")
-    epochs = [position.epoch for position in table.all_positions().values()]
-    table.close()
-    assert max(epochs) > 1
+    with closing(open_ledger(tmp_path / "table")) as table:
+        assert max(position.epoch for position in table.all_positions().values()) > 1

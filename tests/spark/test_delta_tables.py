@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -61,7 +62,19 @@ def test_a_delta_table_is_verified_before_and_after_a_compaction(
     assert not any((tmp_path / path).exists() for path in old)
     done = CliRunner().invoke(table_command, ["positions", str(tmp_path)])
     assert [line.split()[1] for line in done.stdout.splitlines()] == ["POSITION", "45", "45"]
-    land(source, tmp_path, {0: (45, 50), 1: (45, 50)}, kind="delta")
+    rewind = ["rewind", str(tmp_path), "--bootstrap", source.bootstrap, "--topic", source.topic]
+    done = CliRunner().invoke(table_command, [*rewind, "--to-offset", "40"])
+    assert [line.split()[1:] for line in done.stdout.splitlines()[1:]] == [["45", "40"]] * 2
+    assert len(rows_of(tmp_path)) == 90, "a dry run"
+    done = CliRunner().invoke(table_command, [*rewind, "--to-offset", "40", "--execute"])
+    assert (done.exit_code, len(rows_of(tmp_path))) == (0, 80)
+    rewound = verify(tmp_path, source.settings)
+    assert rewound.ok, rewound
+    assert [(p.records, p.unread) for p in rewound.partitions] == [(40, 10)] * 2
+    land(source, tmp_path, {0: (40, 50), 1: (40, 50)}, kind="delta")
+    done = CliRunner().invoke(table_command, ["describe", str(tmp_path)])
+    assert "kind:           delta\ngroup:          g\n" in done.stdout
+    assert re.search(r"rows: +100 in \d files, .*\ndead letters: +0 in 0 files\n", done.stdout)
     after = verify(tmp_path, source.settings)
     assert after.ok, after
     assert rows_of(tmp_path) == expected

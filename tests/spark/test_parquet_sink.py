@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from tests.spark.conftest import Feed
 pytest.importorskip("pyspark", reason="pip install 'kohort[spark]'")
 
 from kohort.spark.parquet_sink import CAREFUL, QUICK, SMALL_ROW
+from kohort.spark.table import open_ledger
 from kohort.spark.verify import verify
 
 RECORDS = "spark.sql.execution.arrow.maxRecordsPerBatch"
@@ -28,8 +30,6 @@ def test_a_batch_of_uncounted_rows_is_no_larger_than_one_of_counted_rows() -> No
 def test_rows_that_grow_from_small_to_huge_are_counted_and_land_once(
     spark: Any, run: Callable[..., list[Any]], feed: Callable[..., Feed], tmp_path: Path
 ) -> None:
-    from kohort.spark.sqlite_ledger import SqliteLedger
-
     source = feed(2, [(None, b"small")] * 2_000)
     source.put([(None, b"h" * (SMALL_ROW + 1))] * 500)
     source.put([(None, b"small")] * 2_000)
@@ -39,9 +39,8 @@ def test_rows_that_grow_from_small_to_huge_are_counted_and_land_once(
     assert verdict.ok
     assert verdict.total("rows") == 4_500
     assert sum(batch.rows for batch in progress) == 4_500
-    ledger = SqliteLedger.of_table(tmp_path / "table")
-    assert ledger.described("rows") == "counted"
-    ledger.close()
+    with closing(open_ledger(tmp_path / "table")) as ledger:
+        assert ledger.described("rows") == "counted"
 
 
 @pytest.mark.slow

@@ -27,7 +27,7 @@ from kohort.model.ids import TopicPartition
 from kohort.spark.layout import record_hash
 from kohort.spark.missing_rows import SparkQueryRunner
 from kohort.spark.sqlite_ledger import LEDGER_PATH, SqliteLedger
-from kohort.spark.table import manifest_of, seal_of
+from kohort.spark.table import manifest_of, open_ledger, seal_of
 from kohort.spark.verify import verify
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
@@ -81,7 +81,7 @@ def test_the_committed_offsets_of_the_group_equal_the_positions_of_the_ledger(
     with Admin(source.settings) as admin:
         committed = admin.committed(source.topic)
     assert {p: at.offset for p, at in committed.items()} == dict.fromkeys(partitions, 10)
-    ledger = SqliteLedger.of_table(tmp_path / "table")
+    ledger = open_ledger(tmp_path / "table")
     assert {p: at.next_offset for p, at in ledger.all_positions().items()} == dict.fromkeys(
         partitions, 10
     )
@@ -136,7 +136,8 @@ def test_a_filter_leaves_ranges_without_a_file_and_no_hole(
     spark: Any, run: Run, feed: MakeFeed, tmp_path: Path
 ) -> None:
     source = feed(2, numbered(100))
-    run(source, "SELECT value FROM records WHERE partition = 1 AND offset >= 20", limit=20)
+    sql = "SELECT value FROM records WHERE partition = 1 AND offset >= 20"
+    run(source, sql, limit=20, table="parquet")
     verdict = verify(tmp_path / "table", source.settings, SparkQueryRunner(spark))
     assert verdict.ok
     assert (verdict.total("rows"), verdict.total("filtered"), verdict.total("undecided")) == (
@@ -160,6 +161,7 @@ def test_verify_finds_a_loss_without_trace_in_files_or_manifest_by_running_the_s
         source,
         "SELECT n FROM (SELECT CAST(CAST(value AS STRING) AS INT) n, timestamp t FROM records)"
         " WHERE n % 3 = 1 AND year(t) > 2000",
+        table="parquet",
     )
     runner = SparkQueryRunner(spark)
     verdict = verify(directory, source.settings, runner)
@@ -430,7 +432,7 @@ def test_a_bounced_application_finds_its_partitions_again_and_a_drained_one_give
         return len(admin.describe_group(source.topic).members)
 
     with (
-        closing(SqliteLedger(table, source.topic)) as ledger,
+        closing(open_ledger(table, source.topic)) as ledger,
         Admin(source.settings) as admin,
         ExitStack() as stack,
     ):

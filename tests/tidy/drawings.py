@@ -165,7 +165,7 @@ def crash_points() -> str:
     """One batch of a pipeline with the points where a process may die."""
     actors = {
         "Driver\nsource and sink of one application": 150.0,
-        "Ledger\nSQLite": 430.0,
+        "Ledger\nDelta log or SQLite": 430.0,
         "Tasks\nPython workers of Spark": 610.0,
         "Files\nParquet": 760.0,
     }

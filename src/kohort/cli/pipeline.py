@@ -47,11 +47,23 @@ if TYPE_CHECKING:
 )  # fmt: skip
 @click.option(
     "--table", "kind", type=click.Choice(["parquet", "delta"]),
-    help="Kind of the table (default: the kind that is there; parquet for a new one).",
+    help="Kind of the table (default: the kind that is there; delta for a new one).",
+)  # fmt: skip
+@click.option(
+    "--evolve", is_flag=True,
+    help="Let the SQL make other columns than the table has: add new ones, leave others NULL.",
 )  # fmt: skip
 @click.option(
     "--commit-interval", type=click.FloatRange(0), metavar="SECONDS",
     help="Least time between two batches that take all records (default: 5 with delta, else 0).",
+)  # fmt: skip
+@click.option(
+    "--min-rows", type=click.IntRange(0), default=0, show_default=True, metavar="RECORDS",
+    help="Begin a batch when so many records wait, for fewer and larger files.",
+)  # fmt: skip
+@click.option(
+    "--max-delay", type=click.FloatRange(0), default=900.0, show_default=True, metavar="SECONDS",
+    help="With --min-rows: longest time between the beginnings of two batches.",
 )  # fmt: skip
 @click.option("--name", help="Name of this application (default: the first free name).")
 @click.option("--master", default="local[2]", show_default=True, help="Spark master.")
@@ -101,7 +113,10 @@ def pipeline(
     state: str | None,
     output: Path,
     kind: str | None,
+    evolve: bool,
     commit_interval: float | None,
+    min_rows: int,
+    max_delay: float,
     name: str | None,
     master: str,
     available_now: bool,
@@ -136,7 +151,10 @@ def pipeline(
         state=state,
         output=output,
         table=kind,
+        evolve=evolve,
         commit_interval_s=commit_interval,
+        min_rows=min_rows,
+        max_delay_s=max_delay,
         name=name,
         master=master,
         available_now=available_now,

@@ -1,4 +1,4 @@
-"""``kohort table``: list, clean and verify the files of an exactly-once table, or change its host.
+"""``kohort table``: describe, list, clean, verify, rewind an exactly-once table, or move it.
 
 In: a directory and, for the comparison, brokers. Out: tables, JSON and an exit status. Must not
 know: how files and topics are compared (``kohort.spark``).
@@ -23,6 +23,7 @@ from kohort.cli.output import (
     print_json,
     print_table,
 )
+from kohort.cli.table_rewind import rewind
 
 if TYPE_CHECKING:
     from kohort.spark.verify import Verdict
@@ -32,7 +33,7 @@ _DIRECTORY = click.argument("directory", type=click.Path(path_type=Path))
 
 @click.group()
 def table() -> None:
-    """List, clean, compact, verify and move a table that pipelines wrote."""
+    """Describe, list, clean, compact, verify, rewind and move a table that pipelines wrote."""
 
 
 @table.command()
@@ -111,6 +112,35 @@ def positions(directory: Path, *, as_json: bool) -> None:
     print_table(["PARTITION", "POSITION", "EPOCH", "GENERATION", "MEMBER"], rows)
 
 
+@table.command(short_help="Describe a table: kind, columns, sizes.")
+@_DIRECTORY
+@json_option
+def describe(directory: Path, *, as_json: bool) -> None:
+    """Describe a table: its kind, group, columns, rows, files and topics."""
+    from kohort.spark.descriptions import describe as look  # noqa: PLC0415
+
+    found = look(directory)
+    if as_json:
+        print_json(dataclasses.asdict(found))
+        return
+    columns = ", ".join(f"{name} {kind}" for name, kind in found.columns.items())
+    topics = ", ".join(f"{name} ({count} partitions)" for name, count in found.topics.items())
+    for name, value in (
+        ("kind", found.kind),
+        ("group", found.group),
+        ("columns", columns or "-"),
+        ("rows", f"{found.rows:,} in {found.files:,} files, {found.bytes:,} bytes"),
+        ("dead letters", f"{found.dead_letters:,} in {found.dead_letter_files:,} files"),
+        ("replaced files", f"{found.replaced_files:,}"),
+        ("topics", topics or "-"),
+        ("queries", f"{found.queries:,}"),
+    ):
+        click.echo(f"{name + ':':<16}{value}")
+
+
+table.add_command(rewind)
+
+
 @table.command(short_help="Make few large files of a Delta table's small ones.")
 @_DIRECTORY
 @click.option(
@@ -128,7 +158,7 @@ def compact(directory: Path, *, target_mb: int) -> None:
 @table.command(short_help="Remove files that a compaction replaced.")
 @_DIRECTORY
 @click.option(
-    "--older-than", type=click.IntRange(0), default=168, show_default=True, metavar="HOURS",
+    "--older-than", type=click.IntRange(0), default=1, show_default=True, metavar="HOURS",
     help="Keep files that were replaced later: readers may still read older versions.",
 )  # fmt: skip
 def vacuum(directory: Path, *, older_than: int) -> None:

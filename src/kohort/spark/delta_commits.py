@@ -6,12 +6,13 @@ notes of earlier changes. Must not know: Spark, comparisons.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 from kohort.model.ids import TopicPartition
-from kohort.spark import delta_dead_letters as dead_letters
+from kohort.spark import layout
 from kohort.spark.committing import manifest_row, new_heads
 from kohort.spark.delta_log import Change, DeltaFile
 from kohort.spark.ledger import ManifestRow, WrittenFile
@@ -19,6 +20,14 @@ from kohort.spark.offsets import OwnedRange
 from kohort.spark.piece_files import PLACE_SCHEMA
 from kohort.spark.planning import Piece
 from kohort.spark.state.heads import StateHead
+
+if TYPE_CHECKING:
+    from kohort.spark.delta_rewind import Swap
+
+DEAD_LETTERS: Final = "dead_letters"
+"""The entry of a commit's note that lists its files of dead letters."""
+
+_REWOUND: Final = "rewound"
 
 
 def batch_change(
@@ -42,7 +51,7 @@ def batch_change(
         note={
             "ranges": {str(p): [one.begin, one.end, one.epoch] for p, one in moved.items()},
             "query": query,
-            dead_letters.NOTE: [dead_letters.noted(directory, f) for f in written if f.dead_path],
+            DEAD_LETTERS: [_noted_dead(directory, f) for f in written if f.dead_path],
         },
     )
 
@@ -56,9 +65,14 @@ def pieces_in(
     """
     pieces: dict[TopicPartition, list[ManifestRow]] = {}
     for note in notes:
+        for partition, offset in cuts_in(note).items():
+            pieces[partition] = [
+                dataclasses.replace(piece, end=min(piece.end, offset))
+                for piece in pieces.get(partition, ())
+                if piece.begin < offset
+            ]
         for text, (begin, end, epoch) in note.get("ranges", {}).items():
-            topic, _, number = text.rpartition("-")
-            partition = TopicPartition(topic, int(number))
+            partition = _partition(text)
             mine = pieces.setdefault(partition, [])
             first = begins.get(partition)
             if not mine and first is not None and first < begin:
@@ -67,11 +81,50 @@ def pieces_in(
     return [piece for _, some in sorted(pieces.items()) for piece in some]
 
 
+def rewind_change(
+    offsets: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int], swap: Swap
+) -> Change:
+    """The commit that sets positions back, fences all owners, and takes out the rows."""
+    numbers = {position_of(p): offset for p, offset in offsets.items()}
+    numbers |= {epoch_of(p): epochs[p] for p in offsets}
+    return Change(
+        numbers=numbers,
+        files=swap.added,
+        replaced=swap.removed,
+        takes_rows=True,
+        note={_REWOUND: {str(p): offset for p, offset in offsets.items()}},
+    )
+
+
+def cuts_in(note: Mapping[str, Any]) -> dict[TopicPartition, int]:
+    """The positions that a rewind set, from its note; empty for other notes."""
+    return {_partition(text): offset for text, offset in note.get(_REWOUND, {}).items()}
+
+
+def _partition(text: str) -> TopicPartition:
+    topic, _, number = text.rpartition("-")
+    return TopicPartition(topic, int(number))
+
+
 def _noted_piece(
     partition: TopicPartition, begin: int, end: int, epoch: int, query: str | None
 ) -> ManifestRow:
     piece = Piece(partition=partition, begin=begin, end=end, epoch=epoch)
     return manifest_row(piece, None, query)
+
+
+def _noted_dead(directory: Path, file: WrittenFile) -> dict[str, Any]:
+    """The entry for the dead letters of one file in the note of a commit."""
+    assert file.dead_path is not None
+    status = (directory / file.dead_path).stat()
+    return {
+        "path": file.dead_path.removeprefix(f"{layout.DEAD_LETTERS}/"),
+        "size": status.st_size,
+        "modified": status.st_mtime_ns // 1_000_000,
+        "rows": file.dead_letters,
+        "topic": file.partition.topic,
+        "partition": file.partition.partition,
+    }
 
 
 def _as_delta(directory: Path, file: WrittenFile) -> DeltaFile:

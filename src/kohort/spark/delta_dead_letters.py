@@ -11,18 +11,19 @@ application is killed between the two commits, the next commit of any applicatio
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from kohort.model.ids import TopicPartition
 from kohort.spark import delta_log
+from kohort.spark.delta_commits import DEAD_LETTERS as NOTE
+from kohort.spark.delta_commits import cuts_in
 from kohort.spark.delta_log import Change, DeltaConflict, DeltaFile, DeltaLog
+from kohort.spark.delta_rewind import Swap, without_rows
 from kohort.spark.layout import DEAD_LETTERS, is_delta
-from kohort.spark.ledger import WrittenFile
 from kohort.spark.piece_files import DEAD_SCHEMA
-
-NOTE: Final = "dead_letters"
-"""The entry of a commit's note that lists its files of dead letters."""
 
 _FOLLOWED: Final = "kohort/followed"
 _FROM: Final = "kohort.followedFrom"
@@ -45,31 +46,42 @@ class DeltaDeadLetters:
             delta_log.create(self._folder, DEAD_SCHEMA, {_FROM: str(self._table.version)})
 
     def follow(self) -> None:
-        """Add the dead letters of the table's commits up to its snapshot.
+        """Add the dead letters of the table's commits up to its snapshot; take out rewound ones.
 
         Raises:
             LedgerError: the log of the dead letters cannot be read or written.
         """
         log = self._opened()
-        while log is not None:
-            log.refresh()
-            followed = self._followed(log)
-            found = list(self._waiting(max(followed, self._seen)))
-            if not found:
-                break
-            try:
-                log.commit(
-                    Change(
-                        numbers={_FOLLOWED: self._table.version},
-                        note={"follows": self._table.version},
-                        files=[_as_delta(each) for each in found],
-                    )
-                )
-            except DeltaConflict:
-                continue
+        while log is not None and self._follow_some(log):
             log.checkpoint()
-            break
         self._seen = self._table.version
+
+    def _follow_some(self, log: DeltaLog) -> bool:
+        """Follow the table up to its snapshot, or up to a rewind; False if nothing waits."""
+        log.refresh()
+        upto, cuts = self._table.version, dict[TopicPartition, int]()
+        found: list[Mapping[str, Any]] = []
+        for version, note in self._notes(max(self._followed(log), self._seen)):
+            cuts = cuts_in(note)
+            if cuts:
+                # The files before a rewind are added in a commit of their own.
+                upto, cuts = (version - 1, {}) if found else (version, cuts)
+                break
+            found += note.get(NOTE, ())
+        if not (found or cuts):
+            return False
+        swap = without_rows(log, cuts) if cuts else Swap()
+        change = Change(
+            numbers={_FOLLOWED: upto},
+            note={"follows": upto},
+            files=swap.added + [_as_delta(each) for each in found],
+            replaced=swap.removed,
+            takes_rows=bool(cuts),
+        )
+        # After a conflict another application has followed.
+        with contextlib.suppress(DeltaConflict):
+            log.commit(change)
+        return True
 
     def files(self) -> dict[str, int]:
         """The files of dead letters that count, relative to the table, with their sizes."""
@@ -91,22 +103,12 @@ class DeltaDeadLetters:
 
     def _waiting(self, followed: int) -> Iterable[Mapping[str, Any]]:
         """The files in the notes of the commits after a version."""
+        for _, note in self._notes(followed):
+            yield from note.get(NOTE, ())
+
+    def _notes(self, followed: int) -> Iterator[tuple[int, Mapping[str, Any]]]:
         for version in range(followed + 1, self._table.version + 1):
-            yield from self._table.note_of(version).get(NOTE, ())
-
-
-def noted(directory: Path, file: WrittenFile) -> dict[str, Any]:
-    """The entry for the dead letters of one file in the note of a commit."""
-    assert file.dead_path is not None
-    status = (directory / file.dead_path).stat()
-    return {
-        "path": file.dead_path.removeprefix(f"{DEAD_LETTERS}/"),
-        "size": status.st_size,
-        "modified": status.st_mtime_ns // 1_000_000,
-        "rows": file.dead_letters,
-        "topic": file.partition.topic,
-        "partition": file.partition.partition,
-    }
+            yield version, self._table.note_of(version)
 
 
 def _as_delta(entry: Mapping[str, Any]) -> DeltaFile:

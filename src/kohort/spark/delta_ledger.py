@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
 from kohort.spark.committing import check_written, manifest_row
 from kohort.spark.delta_commits import (
@@ -29,6 +30,7 @@ from kohort.spark.delta_commits import (
     owners_in,
     pieces_in,
     position_of,
+    rewind_change,
 )
 from kohort.spark.delta_dead_letters import DeltaDeadLetters
 from kohort.spark.delta_notes import TOPIC, DeltaNotes
@@ -38,6 +40,7 @@ from kohort.spark.delta_positions import (
     partitions_in,
     positions_in,
 )
+from kohort.spark.delta_rewind import without_rows
 from kohort.spark.delta_tidying import DeltaTidying
 from kohort.spark.intent_files import IntentFiles
 from kohort.spark.ledger import (
@@ -122,7 +125,7 @@ class DeltaLedger(DeltaNotes):
             return positions_in(self._log, self._partitions(), owners)
 
     def begins(self) -> dict[TopicPartition, int]:
-        """The first offset of the table in each partition that has a position."""
+        """See ``Ledger.begins``."""
         with self._lock:
             self._log.refresh()
             known = {p: self._log.number(begin_of(p)) for p in self._partitions()}
@@ -191,6 +194,58 @@ class DeltaLedger(DeltaNotes):
     def _state(self, partition: TopicPartition) -> StateHead | None:
         return heads_in(self._log.number, partition)
 
+    def rewind(self, offsets: Mapping[TopicPartition, int], *, execute: bool = True) -> None:
+        """Set positions back, and take the rows from there on out of the table.
+
+        The owners of the partitions are fenced: their running batches are not committed, and they
+        go on at the new positions.
+
+        Args:
+            offsets: the new positions, from the begin of each partition in the table up to its
+                position.
+            execute: do it; else only check the positions.
+
+        Raises:
+            ConfigError: a partition has no position, or another range; nothing was changed.
+            LedgerError: the table cannot be read or written.
+        """
+        intents = self._writing()
+        with self._lock, intents.locked(alone=False):
+            self._log.refresh()
+            self._check_rewind(offsets)
+            if not execute:
+                return
+            self._retry(lambda: self._rewind(offsets))
+            self._dead.follow()
+            self._log.checkpoint()
+
+    def _rewind(self, offsets: Mapping[TopicPartition, int]) -> None:
+        self._check_rewind(offsets)
+        epochs = {p: (self._log.number(epoch_of(p)) or 0) + 1 for p in offsets}
+        # If Delta refuses the commit, `kohort table clean` removes the new files.
+        self._log.commit(rewind_change(offsets, epochs, without_rows(self._log, offsets)))
+
+    def _check_rewind(self, offsets: Mapping[TopicPartition, int]) -> None:
+        for partition, offset in offsets.items():
+            begin = self._log.number(begin_of(partition))
+            position = self._log.number(position_of(partition))
+            if begin is None or position is None:
+                raise ConfigError(
+                    f"the table in {self._directory} has no position of {partition}; `kohort table "
+                    "positions` shows those that it has"
+                )
+            if not begin <= offset <= position:
+                raise ConfigError(
+                    f"{partition} cannot be rewound to {offset}: the table in {self._directory} "
+                    f"has its records from {begin} up to {position}"
+                )
+            if self._state(partition) is not None:
+                raise ConfigError(
+                    f"{partition} cannot be rewound: its state has seen the records up to "
+                    f"{position}, and would count them twice; read the topic anew with another "
+                    "group into another output directory"
+                )
+
     def files(self, *, dead: bool = False) -> dict[str, int]:
         """See ``Ledger.files``."""
         with self._lock:
@@ -216,12 +271,12 @@ class DeltaLedger(DeltaNotes):
         """See ``Ledger.held``."""
         intents = self._writing()
         with self._lock, intents.locked(alone=True):
-            self._log.refresh()
-            yield frozenset(
-                piece.partition
-                for piece in intents.all()
-                if self._log.number(epoch_of(piece.partition)) == piece.epoch
-            )
+            yield self._under_way(intents)
+
+    def under_way(self) -> frozenset[TopicPartition]:
+        """See ``Ledger.under_way``."""
+        with self._lock:
+            return self._under_way(IntentFiles(self._directory))
 
     def close(self) -> None:
         """See ``SourceLedger.close``; ends a compaction."""
@@ -233,6 +288,17 @@ class DeltaLedger(DeltaNotes):
         # By fences and not by time: the clock of one application may be days ahead.
         epoch = self._log.number(epoch_of(piece.partition)) or 0
         return piece.epoch < epoch - _INTENT_KEPT_FENCES
+
+    def _under_way(self, intents: IntentFiles) -> frozenset[TopicPartition]:
+        # The file of an intent stays for a moment after the commit of its batch.
+        pieces = intents.all()
+        self._log.refresh()
+        return frozenset(
+            piece.partition
+            for piece in pieces
+            if self._log.number(epoch_of(piece.partition)) == piece.epoch
+            and (self._log.number(position_of(piece.partition)) or 0) < piece.end
+        )
 
     def _may_move(self, partition: TopicPartition, planned: OwnedRange) -> bool:
         """Compare one position with its range; False if a newer owner has fenced the partition."""

@@ -77,13 +77,15 @@ class DeltaFile:
 class Change:
     """The contents of one commit: numbers to set, files to add, and a note for people.
 
-    With ``replaced``, the new files have the rows of these files, and no other ones.
+    With ``replaced``, the new files have the rows of these files, and no other ones. With
+    ``takes_rows`` they have only some of these rows.
     """
 
     numbers: Mapping[str, int]
     note: Mapping[str, Any]
     files: Sequence[DeltaFile] = field(default_factory=tuple)
     replaced: Sequence[DeltaFile] = field(default_factory=tuple)
+    takes_rows: bool = False
 
 
 def create(directory: Path, schema: pa.Schema, properties: Mapping[str, str]) -> None:
@@ -275,15 +277,15 @@ class DeltaLog:
             DeltaConflict: a commit since the snapshot set one of the numbers or changed columns.
             LedgerError: the log cannot be written; the change may be committed or not.
         """
-        new_rows = not change.replaced
+        changed = change.takes_rows or not change.replaced
         actions: list[AddAction | RemoveAction] = [
             AddAction(
-                f.path, f.size, {}, f.modified_ms, data_change=new_rows, stats=json.dumps(f.stats)
+                f.path, f.size, {}, f.modified_ms, data_change=changed, stats=json.dumps(f.stats)
             )
             for f in change.files
         ]
         now = time.time_ns() // 1_000_000
-        actions += [RemoveAction(f.path, False, now, f.size, {}) for f in change.replaced]
+        actions += [RemoveAction(f.path, changed, now, f.size, {}) for f in change.replaced]
         numbers = [Transaction(name, number) for name, number in sorted(change.numbers.items())]
         try:
             self._table.create_write_transaction(

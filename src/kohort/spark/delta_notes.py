@@ -33,8 +33,12 @@ _PREFIX: Final = "kohort."
 _EXPIRY: Final = "delta.setTransactionRetentionDuration"
 TOPIC: Final = "topic/"
 _PATIENCE_S: Final = 60.0
-_RETENTION: Final = {"delta.logRetentionDuration": "interval 7 days"}
-"""Each commit lists the log; at 17,000 commits a day and application, Delta's 30 days are many."""
+_RETENTION: Final = {
+    "delta.logRetentionDuration": "interval 7 days",
+    "delta.deletedFileRetentionDuration": "interval 1 days",
+}
+"""Each commit lists the log; at 17,000 commits a day and application, Delta's 30 days are many.
+Checkpoints list the replaced files of the last day, so that ``vacuum`` finds them."""
 
 
 class DeltaNotes(QueryNotes):

@@ -106,7 +106,11 @@ class SourceDriver:
         self._targets: dict[TopicPartition, int] | None = None
         self._batch_limit = BatchLimit(budget_s=options.client.max_poll_interval_ms / 2_000)
         self._sizes = RecordSizes(options.limit_bytes, topics.record_bytes)
-        self._pacing = Pacing(interval_s=options.batch_interval_s)
+        self._pacing = Pacing(
+            interval_s=options.batch_interval_s,
+            min_offsets=options.min_offsets,
+            max_delay_s=options.max_delay_s,
+        )
         self._checks = TopicChecks(
             topics,
             ledger,
@@ -423,8 +427,13 @@ class SourceDriver:
 
     def _due(self) -> dict[TopicPartition, int]:
         """The ends up to which the next batch may read; empty until the next batch is due."""
-        waits = self._targets is None and not self._pacing.may_begin(self._clock())
-        return {} if waits else self._readable()
+        if self._targets is not None:
+            return self._readable()
+        if not self._pacing.may_begin(self._clock()):
+            return {}
+        ends, positions = self._readable(), self._positions()
+        waiting = sum(max(0, end - positions[partition]) for partition, end in ends.items())
+        return ends if self._pacing.are_enough(waiting, self._clock()) else {}
 
     def _all_reached(self, targets: Mapping[TopicPartition, int]) -> bool:
         """Whether the group as a whole has processed up to the targets."""

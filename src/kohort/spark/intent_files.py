@@ -35,11 +35,11 @@ class IntentFiles:
     def __init__(self, directory: Path) -> None:
         self._folder = directory / FOLDER
         self._lock = directory / _LOCK
-        make_folder(self._folder)
 
     def put(self, application: str, pieces: Sequence[Piece]) -> None:
         """Replace the pieces of an application's running batch."""
         rows = [[*p.partition, p.begin, p.end, p.epoch] for p in pieces]
+        make_folder(self._folder)
         temporary = self._folder / f".{application}"
         temporary.write_text(json.dumps(rows))
         temporary.replace(self._path(application))
@@ -66,6 +66,7 @@ class IntentFiles:
     @contextmanager
     def locked(self, *, alone: bool) -> Iterator[None]:
         """Hold the lock: ``alone``, or together with all others that do not ask to be alone."""
+        make_folder(self._lock.parent)
         handle = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)

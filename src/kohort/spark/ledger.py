@@ -240,6 +240,10 @@ class Ledger(SourceLedger, Protocol):
         """Keep all writers out; gives the partitions of batches that may still be committed."""
         ...
 
+    def under_way(self) -> frozenset[TopicPartition]:
+        """The partitions of batches that are intended and may still be committed."""
+        ...
+
     def all_positions(self) -> dict[TopicPartition, Position]:
         """The positions of all partitions that ever had an owner."""
         ...
@@ -247,6 +251,10 @@ class Ledger(SourceLedger, Protocol):
     @property
     def names_files_of_pieces(self) -> bool:
         """Whether the manifest has the file of each piece; else a file may hold any rows."""
+        ...
+
+    def begins(self) -> dict[TopicPartition, int]:
+        """The first offset of the table in each partition that has a position."""
         ...
 
     def manifest(self) -> list[ManifestRow]:

@@ -4,7 +4,8 @@ In: Spark's mapping of option texts. Out: ``SourceOptions``. Must not know: the 
 
 The names are those of Spark's own Kafka source where that has the same option: ``subscribe``,
 ``subscribePattern``,
-``startingOffsets``, ``maxOffsetsPerTrigger``, ``includeHeaders``, ``failOnDataLoss``,
+``startingOffsets``, ``minOffsetsPerTrigger``, ``maxTriggerDelay``, ``maxOffsetsPerTrigger``,
+``includeHeaders``, ``failOnDataLoss``,
 ``kafka.bootstrap.servers`` and any other ``kafka.*`` setting of the client. ``maxBytesPerTrigger``
 is that of Spark's source of files. Case is ignored.
 """
@@ -43,8 +44,12 @@ _KNOWN: Final = {
     "bootstrap", "subscribe", "subscribepattern", "group.id", "startingoffsets",
     "maxoffsetspertrigger", "maxbytespertrigger", "includeheaders", "failondataloss", "ledger",
     "application", "readtasks", "idlewaitms", "drainfile", "batchintervalms", "wholepartitions",
-    "statecopies",
+    "statecopies", "minoffsetspertrigger", "maxtriggerdelay",
 }  # fmt: skip
+_UNITS: Final = {
+    "ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3_600, "d": 86_400,
+}  # fmt: skip
+_TIME: Final = re.compile(rf"(\d+)({'|'.join(_UNITS)})")
 _APPLICATION: Final = re.compile(r"[0-9a-f]{32}")
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
@@ -71,6 +76,9 @@ class SourceOptions:
             left records behind. With ``availableNow`` it has no effect.
         whole_partitions: whether one task reads all records of a partition in a batch.
         state_copies: directory of the copies of states that this host keeps; None for none.
+        min_offsets: a batch waits until so many records wait in the owned partitions; 0 for none.
+        max_delay_s: longest time from the beginning of a batch to the next one, if there are
+            records but fewer than ``min_offsets``. With ``availableNow`` both have no effect.
         include_headers: whether to read the headers of records.
         fail_on_data_loss: stop when records were deleted or lost before they were read; else
             continue behind them.
@@ -89,6 +97,8 @@ class SourceOptions:
     batch_interval_s: float
     whole_partitions: bool
     state_copies: Path | None
+    min_offsets: int
+    max_delay_s: float
     include_headers: bool
     fail_on_data_loss: bool
 
@@ -141,6 +151,8 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         batch_interval_s=_count(options, "batchintervalms", 0, least=0) / 1000,
         whole_partitions=_word(options, "wholepartitions", "false", "true", "false") == "true",
         state_copies=state_copies,
+        min_offsets=_min_offsets(options),
+        max_delay_s=_time(options, "maxtriggerdelay", "15m"),
         include_headers=_word(options, "includeheaders", "false", "true", "false") == "true",
         fail_on_data_loss=_word(options, "failondataloss", "true", "true", "false") == "true",
     )
@@ -194,6 +206,30 @@ def _word(options: Mapping[str, str], name: str, default: str, *allowed: str) ->
     if value not in allowed:
         raise ConfigError(f"option {name} is {value!r}, expected {' or '.join(allowed)}")
     return value
+
+
+def _min_offsets(options: Mapping[str, str]) -> int:
+    least = _count(options, "minoffsetspertrigger", 0, least=0)
+    most = _count(options, "maxoffsetspertrigger", DEFAULT_LIMIT)
+    if least > most:
+        raise ConfigError(
+            f"option minOffsetsPerTrigger (--min-rows) is {least}, expected at most "
+            f"maxOffsetsPerTrigger (--limit), which is {most}: a batch would wait for more records "
+            "than it may read"
+        )
+    return least
+
+
+def _time(options: Mapping[str, str], name: str, default: str) -> float:
+    """A time in seconds, in Spark's form."""
+    text = options.get(name, default)
+    found = _TIME.fullmatch(text)
+    if found is None:
+        raise ConfigError(
+            f"option {name} is {text!r}, expected a number with a unit ({', '.join(_UNITS)}), such "
+            "as 15m"
+        )
+    return int(found[1]) * _UNITS[found[2]]
 
 
 def _count(options: Mapping[str, str], name: str, default: int, least: int = 1) -> int:

@@ -35,7 +35,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from kohort.model.errors import ConfigError
+from kohort.spark.evolution import evolved
 from kohort.spark.layout import DEAD_LETTER, HIDDEN, PLACE, RECORD_HASH
 from kohort.spark.ledger import Committed, Ledger, NotedQuery, WrittenFile
 from kohort.spark.piece_files import REPORT, remove_marked, write_files, written_file
@@ -81,13 +81,20 @@ class ParquetSink:
         ledger: the ledger of the table.
         application: the name under which the source intends its batches.
         query: the checked query; its columns become the columns of the table.
+        evolve: whether the columns may differ from those of the table.
 
     Raises:
-        ConfigError: the table already has other columns.
+        ConfigError: the table has other columns, and they may not or cannot differ.
     """
 
     def __init__(
-        self, directory: Path, ledger: Ledger, application: str, query: RowwiseQuery
+        self,
+        directory: Path,
+        ledger: Ledger,
+        application: str,
+        query: RowwiseQuery,
+        *,
+        evolve: bool = False,
     ) -> None:
         self._directory = directory
         self._ledger = ledger
@@ -96,8 +103,10 @@ class ParquetSink:
         """Whether a large row stopped the query; a new query counts rows."""
         counted = ledger.described(_ROWS) == _COUNTED or not can_be_sized(query)
         self._handed_over = CAREFUL if counted else QUICK
-        self._frame = self._frame_of(query, refuse_large=not counted)
-        describe_table(ledger, directory, self._columns_of(self._frame), query)
+        frame = self._frame_of(query, refuse_large=not counted)
+        columns = self._columns_of(frame)
+        table = describe_table(ledger, directory, columns, query, evolve=evolve)
+        self._frame = _cast(frame, table) if evolve else frame
         self._query_name = ledger.note_query(noted_query(query))
 
     @property
@@ -218,21 +227,29 @@ def hash_column(key: Column, value: Column) -> Column:
 
 
 def describe_table(
-    ledger: Ledger, directory: Path, schema: StructType, query: RowwiseQuery
-) -> None:
-    """Note the table's columns in the ledger, or check that it has the same columns already."""
+    ledger: Ledger, directory: Path, schema: StructType, query: RowwiseQuery, *, evolve: bool
+) -> StructType:
+    """Note the table's columns in the ledger, or check that the query fits them; the columns."""
     noted = ledger.described("schema")
     if noted is not None:
         there = StructType.fromJson(json.loads(noted))
-        if _columns(there) != _columns(schema):
-            raise ConfigError(
-                f"the table in {directory} has the columns ({_columns(there)}), the SQL makes "
-                f"({_columns(schema)}): change the SQL, or name another output directory"
-            )
+        schema = evolved(there, schema, directory, evolve=evolve)
     ledger.describe("schema", schema.json())
     # If any query of the table filtered, a missing record may have been filtered.
     filtering = query.filtering or ledger.described("filtering") == "true"
     ledger.describe("filtering", str(filtering).lower())
+    return schema
+
+
+def _cast(frame: DataFrame, columns: StructType) -> DataFrame:
+    """The frame with the types of the table."""
+    types = {field.name: field.dataType for field in columns.fields}
+    wider = {
+        field.name: F.col(f"`{field.name}`").cast(types[field.name])
+        for field in frame.schema.fields
+        if types.get(field.name, field.dataType) != field.dataType
+    }
+    return frame.withColumns(wider) if wider else frame
 
 
 def noted_query(query: RowwiseQuery) -> NotedQuery:
@@ -251,7 +268,3 @@ def noted_query(query: RowwiseQuery) -> NotedQuery:
         filtering=query.filtering,
         unrepeatable=query.unrepeatable,
     )
-
-
-def _columns(schema: StructType) -> str:
-    return ", ".join(f"{f.name} {f.dataType.simpleString()}" for f in schema.fields)

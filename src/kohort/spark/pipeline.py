@@ -22,7 +22,7 @@ from pyspark.errors.exceptions.base import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from kohort.model.errors import KohortError
+from kohort.model.errors import ConfigError, KohortError
 from kohort.spark.checkpoints import Checkpoint, locked_checkpoint
 from kohort.spark.draining import SUFFIX, DrainFile, Draining
 from kohort.spark.failures import PipelineFailed, PythonLate, explained
@@ -70,10 +70,13 @@ class PipelineConfig:
         sql: text of the row-wise query over the view ``records``.
         state: ``FILE.py:OBJECT`` or ``MODULE:OBJECT``, a function with state that gets the rows of
             the query (``kohort.spark.state.stage``); None writes these rows.
-        table: ``parquet`` or ``delta``; None for the kind of the existing table, and for Parquet
-            if there is none.
+        table: ``parquet`` or ``delta``; None for the kind of the existing table, and for Delta if
+            there is none.
+        evolve: whether the SQL may make other columns than the table has; not with ``state``.
         commit_interval_s: least time between the beginnings of two micro-batches, unless the first
             one left records behind; None for 5 s with a Delta table, and for 0 s with Parquet.
+        min_rows: a micro-batch waits until so many records wait in the owned partitions.
+        max_delay_s: but no longer than this after the beginning of the previous micro-batch.
         output: directory of the table; all applications of the group use it, with Parquet on one
             host.
         name: name of this application and of its checkpoint; None for the first free name.
@@ -97,7 +100,10 @@ class PipelineConfig:
     output: Path
     state: str | None = None
     table: str | None = None
+    evolve: bool = False
     commit_interval_s: float | None = None
+    min_rows: int = 0
+    max_delay_s: float = 900.0
     name: str | None = None
     master: str = "local[2]"
     available_now: bool = False
@@ -171,6 +177,11 @@ def run_pipeline(
         PipelineFailed: the query failed.
     """
     _check_topics(parse_options(_source_options(config, config.output)))
+    if config.evolve and config.state is not None:
+        raise ConfigError(
+            "--evolve does not work with --state: rows of other columns cannot be told from those "
+            "of another function; name another output directory"
+        )
     loaded = None if config.state is None else load_stage(config.state)
     with (
         closing(open_ledger(config.output, config.group, config.table)) as ledger,
@@ -260,7 +271,9 @@ class Application:
         output = config.output.resolve()
         if self.loaded is None:
             check_state(self.ledger, output, None)
-            sink = ParquetSink(output, self.ledger, options["application"], query)
+            sink = ParquetSink(
+                output, self.ledger, options["application"], query, evolve=config.evolve
+            )
         else:
             copies = options.get("stateCopies")
             sink = StateSink(
@@ -338,6 +351,8 @@ def _source_options(config: PipelineConfig, checkpoint: Path) -> dict[str, str]:
         "startingOffsets": config.starting_offsets,
         "maxOffsetsPerTrigger": str(config.limit),
         "maxBytesPerTrigger": str(config.limit_bytes),
+        "minOffsetsPerTrigger": str(config.min_rows),
+        "maxTriggerDelay": f"{round(1_000 * config.max_delay_s)}ms",
         "failOnDataLoss": "false" if config.skip_deleted else "true",
         "ledger": str(config.output.resolve()),
         "application": uuid.uuid4().hex,

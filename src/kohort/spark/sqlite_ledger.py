@@ -48,6 +48,7 @@ from kohort.spark.sqlite_tables import (
     move_heads,
     seal_from,
     state_heads,
+    under_way,
 )
 from kohort.spark.state.heads import StateHead
 
@@ -417,12 +418,22 @@ class SqliteLedger(QueryNotes):
     def held(self) -> Iterator[frozenset[TopicPartition]]:
         """See ``Ledger.held``."""
         with self._transaction() as connection:
+            yield under_way(connection, self._group_id)
+
+    def begins(self) -> dict[TopicPartition, int]:
+        """See ``Ledger.begins``."""
+        with self._reading() as connection:
             rows = connection.execute(
-                """SELECT DISTINCT topic, partition FROM intent
-                   JOIN position USING (topic, partition, epoch) WHERE group_id = ?""",
+                """SELECT topic, partition, min(begin_offset) FROM manifest
+                   WHERE group_id = ? GROUP BY topic, partition""",
                 (self._group_id,),
             ).fetchall()
-            yield frozenset(TopicPartition(*row) for row in rows)
+        return {TopicPartition(topic, number): begin for topic, number, begin in rows}
+
+    def under_way(self) -> frozenset[TopicPartition]:
+        """See ``Ledger.under_way``."""
+        with self._reading() as connection:
+            return under_way(connection, self._group_id)
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:

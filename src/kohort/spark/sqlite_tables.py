@@ -82,6 +82,16 @@ def move_heads(
     )
 
 
+def under_way(connection: sqlite3.Connection, group_id: str) -> frozenset[TopicPartition]:
+    """The partitions with intended pieces of their present owner."""
+    rows = connection.execute(
+        """SELECT DISTINCT topic, partition FROM intent
+           JOIN position USING (topic, partition, epoch) WHERE group_id = ?""",
+        (group_id,),
+    ).fetchall()
+    return frozenset(TopicPartition(*row) for row in rows)
+
+
 def seal_from(size: int | None, crc: int | None) -> Seal | None:
     """The seal in two columns; None if the file was never sealed."""
     return None if size is None or crc is None else Seal(size, crc)

@@ -1,4 +1,4 @@
-"""Opens the ledger of a table, lists its committed files, removes orphaned files, changes its host.
+"""Opens the ledger of a table, lists files, removes orphaned ones, rewinds a table, moves it.
 
 In: the directory of a table. Out: a ledger, manifest rows, paths. Must not know: Spark, topics,
 running queries.
@@ -7,12 +7,12 @@ running queries.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import google_crc32c
 
@@ -23,6 +23,9 @@ from kohort.spark.layout import COMPACTED, DATA, DEAD_LETTERS, DELTA_LOG, is_del
 from kohort.spark.ledger import Ledger, ManifestRow, Seal
 from kohort.spark.one_host import OneHost
 from kohort.spark.sqlite_ledger import LEDGER_PATH, SqliteLedger, path_of
+
+if TYPE_CHECKING:
+    from kohort.spark.delta_ledger import DeltaLedger
 
 _CHUNK: Final = 1 << 20
 
@@ -42,63 +45,11 @@ class Orphan:
 
 PARQUET: Final = "parquet"
 DELTA: Final = "delta"
+"""The kind of a new table."""
 
 
-def open_ledger(directory: Path, group_id: str | None = None, kind: str | None = None) -> Ledger:
-    """The ledger of a table.
-
-    Args:
-        directory: the directory of the table.
-        group_id: the group that writes the table; the ledger is made if it is missing. None to read
-            the ledger of an existing table; nothing is written.
-        kind: ``parquet`` or ``delta``; None for the kind of the existing table, and for Parquet if
-            there is none.
-
-    Raises:
-        ConfigError: there is no table, it has another kind, another group or another host writes
-            it, or the directory cannot be written.
-        LedgerError: the file is not a ledger of this version.
-    """
-    there = _kind_of(directory)
-    if kind not in (None, there or kind):
-        raise ConfigError(
-            f"{directory} holds a table of kind {there}, not {kind}: leave --table out, or name "
-            "another output directory"
-        )
-    ledger: Ledger
-    if DELTA in (there, kind):
-        ledger = _open_delta(directory, group_id)
-    elif group_id is None:
-        ledger = SqliteLedger.of_table(directory)
-    else:
-        ledger = SqliteLedger(directory, group_id)
-    try:
-        # Two applications may have begun a table at once, each another kind.
-        _kind_of(directory)
-    except ConfigError:
-        ledger.close()
-        raise
-    return ledger
-
-
-def adopt(directory: Path) -> tuple[str, str]:
-    """Let this host write a table; the names of the former host and of this one.
-
-    Raises:
-        ConfigError: there is no table in the directory, or a Delta table, which has no host.
-    """
-    if _kind_of(directory) == DELTA:
-        raise ConfigError(
-            f"{directory} holds a Delta table: any host that shares the directory may write it, so "
-            "there is nothing to adopt"
-        )
-    here = this_host()
-    former = OneHost(path_of(directory).parent, here).adopt()
-    return here.name if former is None else former.name, here.name
-
-
-def _kind_of(directory: Path) -> str | None:
-    """The kind of the table that is there; ConfigError for two kinds."""
+def kind_of(directory: Path) -> str | None:
+    """The kind of the table that is there, None for no table; ConfigError for two kinds."""
     parquet = (directory / LEDGER_PATH).is_file()
     if not is_delta(directory):
         return PARQUET if parquet else None
@@ -111,7 +62,91 @@ def _kind_of(directory: Path) -> str | None:
     return DELTA
 
 
-def _open_delta(directory: Path, group_id: str | None) -> Ledger:
+def open_ledger(directory: Path, group_id: str | None = None, kind: str | None = None) -> Ledger:
+    """The ledger of a table.
+
+    Args:
+        directory: the directory of the table.
+        group_id: the group that writes the table; the ledger is made if it is missing. None to read
+            the ledger of an existing table; nothing is written.
+        kind: ``parquet`` or ``delta``; None for the kind of the existing table, and for Delta if
+            there is none.
+
+    Raises:
+        ConfigError: there is no table, it has another kind, another group or another host writes
+            it, or the directory cannot be written.
+        LedgerError: the file is not a ledger of this version.
+    """
+    there = kind_of(directory)
+    if kind not in (None, there or kind):
+        raise ConfigError(
+            f"{directory} holds a table of kind {there}, not {kind}: leave --table out, or name "
+            "another output directory"
+        )
+    ledger: Ledger
+    if there is None and group_id is None:
+        raise ConfigError(
+            f"{directory} holds no kohort table, neither {DELTA_LOG} nor {LEDGER_PATH}; name the "
+            "directory that `kohort pipeline --output` was given"
+        )
+    if (there or kind or DELTA) == DELTA:
+        ledger = _open_delta(directory, group_id)
+    elif group_id is None:
+        ledger = SqliteLedger.of_table(directory)
+    else:
+        ledger = SqliteLedger(directory, group_id)
+    try:
+        # Two applications may have begun a table at once, each another kind.
+        kind_of(directory)
+    except ConfigError:
+        ledger.close()
+        raise
+    return ledger
+
+
+def adopt(directory: Path) -> tuple[str, str]:
+    """Let this host write a table; the names of the former host and of this one.
+
+    Raises:
+        ConfigError: there is no table in the directory, or a Delta table, which has no host.
+    """
+    if kind_of(directory) == DELTA:
+        raise ConfigError(
+            f"{directory} holds a Delta table: any host that shares the directory may write it, so "
+            "there is nothing to adopt"
+        )
+    here = this_host()
+    former = OneHost(path_of(directory).parent, here).adopt()
+    return here.name if former is None else former.name, here.name
+
+
+def rewind_table(
+    directory: Path, offsets: Mapping[TopicPartition, int], *, execute: bool = True
+) -> None:
+    """Take the rows from these offsets on out of a Delta table, and set its positions to them.
+
+    Args:
+        directory: the directory of the table.
+        offsets: the new positions.
+        execute: do it; else only check the positions.
+
+    Raises:
+        ConfigError: there is no Delta table, or it does not have these records; nothing was
+            changed.
+        LedgerError: the table cannot be read or written.
+    """
+    with closing(open_ledger(directory)) as reader:
+        group_id = reader.group_id
+    if kind_of(directory) != DELTA:
+        raise ConfigError(
+            f"{directory} holds a Parquet table, which cannot be rewound: read the topic anew with "
+            "another group into another output directory"
+        )
+    with closing(_open_delta(directory, group_id)) as ledger:
+        ledger.rewind(offsets, execute=execute)
+
+
+def _open_delta(directory: Path, group_id: str | None) -> DeltaLedger:
     with _wanting_deltalake():
         from kohort.spark.delta_ledger import DeltaLedger  # noqa: PLC0415 - only for such tables
     return DeltaLedger(directory, group_id)

@@ -6,8 +6,6 @@ their partitions, commits, rebalances and pauses. Must not know: the story.
 
 from __future__ import annotations
 
-import json
-import sqlite3
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -23,13 +21,8 @@ from kohort.model.group_state import GroupState
 from kohort.model.history_record import Recorded
 from kohort.model.ids import GroupId, MemberId
 from kohort.model.instants import MICROS_PER_SECOND, Instant
-from kohort.spark.sqlite_ledger import LEDGER_PATH
+from kohort.spark.table import kind_of, open_ledger
 from kohort.storage.fact_files import parse_line
-
-_INTENDED = """
-    SELECT count(*) FROM intent JOIN position USING (topic, partition, epoch)
-    WHERE position.member IN (SELECT value FROM json_each(?))
-"""
 
 
 class Observer:
@@ -45,7 +38,7 @@ class Observer:
         self._history = history
         self._read = 0
         self._group_id = GroupId(group)
-        self._ledger = table / LEDGER_PATH
+        self._table = table
         self._world = World()
         self._timeline = GroupTimeline()
         self._ends: list[tuple[Instant, dict[int, int]]] = []
@@ -93,11 +86,12 @@ class Observer:
 
     def in_batch(self, members: Sequence[MemberId]) -> bool:
         """Whether a micro-batch of these members is planned and not committed at this moment."""
-        if not self._ledger.is_file():
+        if kind_of(self._table) is None:
             return False
-        names = json.dumps(list(members))
-        with closing(sqlite3.connect(self._ledger, timeout=5.0)) as connection:
-            return bool(connection.execute(_INTENDED, (names,)).fetchone()[0])
+        with closing(open_ledger(self._table)) as ledger:
+            running = ledger.under_way()
+            positions = ledger.all_positions()
+        return any(positions[partition].member in members for partition in running)
 
     def pauses(self, until: Instant) -> tuple[Pause | None, float]:
         """The longest pause across a rebalance, and the median seconds between two commits.

@@ -85,6 +85,7 @@ class DemoConfig:
         return {
             "limit": (self.limit, 500_000),
             "trigger-ms": (1_000, 500),
+            "commit-interval": (1, 5),
             "master": ("local[1]", "local[2]"),
         }
 
