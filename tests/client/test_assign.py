@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import confluent_kafka
 import pytest
 from tests.client.one_consumer import TP0, TP1, committed, make, offsets, read, write
 from tests.client.stage import QUICK, until
@@ -76,6 +77,23 @@ def test_positions_logs_and_pauses_work_at_once(broker: EmbeddedBroker) -> None:
         assert consumer.lag() == {TP0: 100, TP1: 0}
         consumer.resume([TP0])
         assert offsets(next(consumer.batches(100, 1)), 0) == list(range(100))
+
+
+def test_missing_topics_and_partitions_are_warned_of_and_read_once_they_exist(
+    broker: EmbeddedBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    with make(broker) as consumer:
+        consumer.assign([TP0, ("missing", 0), ("t", 7)])
+        assert len(read(consumer, 100)) == 100
+        until(lambda: (consumer.poll(0), "t-7" in caplog.text)[1], "the warning of the partition")
+        assert "t-7: there is no such partition, topic t has 2" in caplog.text
+        assert "topic missing does not exist" in caplog.text
+        with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+            admin.create_topic("missing", 1)
+        producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap_servers})
+        producer.produce("missing", b"late")
+        producer.flush(20)
+        assert [record.value() for record in read(consumer, 1)] == [b"late"]
 
 
 def test_without_a_group_id_nothing_is_committed(broker: EmbeddedBroker) -> None:

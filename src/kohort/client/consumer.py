@@ -201,7 +201,8 @@ class Consumer(ConsumerMembership, Generic[K, V]):
 
         No rebalance ever takes them away, and no listener is called. Reading begins at the
         committed offsets, or by ``auto.offset.reset``; partitions that stay are read on. Without a
-        ``group.id`` nothing is committed. An empty assignment gives everything up.
+        ``group.id`` nothing is committed. An empty assignment gives everything up. The log warns of
+        partitions that do not exist.
 
         Raises:
             WrongUse: this consumer is subscribed, or a listener calls.
@@ -219,6 +220,10 @@ class Consumer(ConsumerMembership, Generic[K, V]):
     ) -> Steps:
         deadline = time.monotonic() + timeout
         self._by_hand, self._listener = wanted, RebalanceListener()
+        names, create = {tp.topic for tp in wanted}, self._settings.allow_auto_create_topics
+        self._names = (
+            TopicNames(names, self._thread, create=create, partitions=wanted) if names else None
+        )
         self._thread.handled(Assign(partitions=wanted))
         self._loop.subscribed, self._loop.fatal = bool(wanted), None
         while True:

@@ -1,7 +1,7 @@
 """Looks for the topics of a subscription: those that match a pattern, or those that are named.
 
-In: a pattern or names, answers of brokers. Out: names; warnings of missing topics, refusals. Must
-not know: members, partitions.
+In: a pattern or names, answers of brokers. Out: names; warnings of missing topics and partitions,
+refusals. Must not know: members.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from kohort.client.driver_thread import DriverThread
 from kohort.client.errors import ClientError, RequestFailed
 from kohort.engine.member_outputs import Answered, Target
 from kohort.model.errors import ErrorCode
+from kohort.model.ids import TopicPartition
 from kohort.wire.messages import k03_metadata
 
 LOG: Final = logging.getLogger(__name__)
@@ -28,15 +29,24 @@ _AGAIN_S: Final = 1.0
 class TopicNames:
     """Asks once whether topics exist, and again while this client may not read them.
 
-    The log warns of topics that do not exist.
+    The log warns of topics and partitions that do not exist.
 
     Args:
         names: of topics.
         thread: sends the questions.
         create: whether brokers that allow this make missing topics.
+        partitions: partitions of these topics that have to exist.
     """
 
-    def __init__(self, names: Iterable[str], thread: DriverThread[Any], *, create: bool) -> None:
+    def __init__(
+        self,
+        names: Iterable[str],
+        thread: DriverThread[Any],
+        *,
+        create: bool,
+        partitions: Collection[TopicPartition] = (),
+    ) -> None:
+        self._partitions = partitions
         self._thread = thread
         self._create = create
         self._left: Collection[str] = sorted(names)
@@ -96,7 +106,18 @@ class TopicNames:
                 LOG.warning(
                     "group %s: no topic can have the name %r", self._thread.group_id, topic.name
                 )
+            elif not topic.error_code:
+                self._check_partitions(topic.name, len(topic.partitions))
         return denied
+
+    def _check_partitions(self, topic: str, count: int) -> None:
+        wanted = (tp for tp in self._partitions if tp.topic == topic and tp.partition >= count)
+        if missing := ", ".join(map(str, sorted(wanted))):
+            LOG.warning(
+                "group %s: %s: there is no such partition, topic %s has %d; it is read once it "
+                "exists",
+                self._thread.group_id, missing, topic, count,
+            )  # fmt: skip
 
 
 class TopicPattern:
