@@ -165,9 +165,13 @@ def test_the_application_has_a_policy_of_its_own(make_crew: MakeCrew) -> None:
     assert len(second.owned()) == 12
 
 
-@pytest.mark.parametrize("plan", [{"x": ["r0"]}, {}, None], ids=["stranger", "nothing", "raises"])
+@pytest.mark.parametrize(
+    "plan",
+    [{"x": ["r0"]}, {}, {"x": "r0"}, None],
+    ids=["stranger", "nothing", "letters", "raises"],
+)
 def test_a_policy_that_fails_is_replaced_by_the_balanced_plan(
-    make_crew: MakeCrew, plan: dict[str, list[str]] | None, caplog: pytest.LogCaptureFixture
+    make_crew: MakeCrew, plan: dict[str, Collection[str]] | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     def policy(
         members: Mapping[str, Sharer], names: Sequence[str]
@@ -186,6 +190,8 @@ def test_a_policy_that_fails_is_replaced_by_the_balanced_plan(
     ("names", "word"),
     [
         (["a", "a"], "2 times"),
+        ("abc", "expected a list of names or a dict of weights, got 'abc'"),
+        (None, "expected a list of names or a dict of weights, got None"),
         ([""], "not empty"),
         ([7], "not empty"),
         ({"a": 1, "b": -1}, "expected a weight of 0 or more for 'b', got -1"),

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.examples import examples
+from tests.policies.flow import optimum
 from tests.policies.workers import decided
 
 from kohort.embedded.connect import ConnectAssignment, ConnectorTask, WorkerState
@@ -42,6 +43,44 @@ def test_everything_has_one_owner_and_no_single_move_improves_the_balance(
     lightest = min(shares, key=lambda i: load[i])
     for out, back in itertools.product(shares[heaviest], shares[lightest]):
         assert not 0 < weights[out] - weights[back] < load[heaviest] - load[lightest]
+
+
+@examples(60)
+@given(owned=MEMBERS, weights=st.dictionaries(NAMES, st.integers(0, 9)))
+def test_a_plan_is_within_the_bounds_of_the_best_one_and_of_a_flow_of_divided_resources(
+    owned: dict[MemberId, frozenset[str]], weights: dict[str, int]
+) -> None:
+    """The bounds of ADR 0073; no plan is more balanced than a flow of divided resources."""
+    shares = weighted_shares(owned, weights)
+    load = [sum(weights[key] for key in mine) for mine in shares.values()]
+    members, heaviest = len(load), max(load)
+    assert heaviest * (members + 1) <= 2 * members * least_heaviest(weights.values(), members)
+    wanted = frozenset(weights)
+    divided, _, _ = optimum(weights, dict.fromkeys(owned, wanted), {})
+    squares = sum(each**2 for each in load)
+    assert divided <= squares
+    assert 4 * (squares - divided) <= members * max(weights.values(), default=0) ** 2
+
+
+def least_heaviest(weights: Collection[int], members: int) -> int:
+    """The heaviest load in the best of all plans."""
+    found = {(0,) * members}
+    for weight in sorted(weights, reverse=True):
+        found = {
+            tuple(sorted((*loads[:n], loads[n] + weight, *loads[n + 1 :])))
+            for loads in found
+            for n in range(members)
+        }
+    return min(map(max, found))
+
+
+def test_a_heaviest_member_far_above_the_mean_exchanges_with_any_other() -> None:
+    """An exchange with the lightest member does not help; one with the other member does."""
+    owned = {A: {"a4", "a5", "a7"}, B: {"b2"}, MemberId("c"): {"c4", "c9"}}
+    weights = {key: int(key[1]) for mine in owned.values() for key in mine}
+    shares = weighted_shares(owned, weights)
+    load = {i: sum(weights[key] for key in mine) for i, mine in shares.items()}
+    assert max(load.values()) == least_heaviest(weights.values(), 3)
 
 
 @examples(200)

@@ -234,8 +234,11 @@ def _checked(names: Resources) -> list[str]:
     """The names, sorted.
 
     Raises:
-        ConfigError: one is empty or no text, or comes twice, or has a wrong weight.
+        ConfigError: one is empty or no text, or comes twice, or has a wrong weight; or these are no
+            names.
     """
+    if isinstance(names, str | bytes) or not isinstance(names, Iterable):
+        raise ConfigError(f"expected a list of names or a dict of weights, got {names!r}")
     if isinstance(names, Mapping):
         for name, weight in names.items():
             if not isinstance(weight, int) or weight < 0:
@@ -254,7 +257,8 @@ def _asked(policy: Policy, offered: GroupSpec) -> Plan:
     """The application's plan, without resources that another member must give up first.
 
     Raises:
-        ConfigError: the plan names an unknown member or resource, or a resource twice.
+        ConfigError: the plan names an unknown member or resource, or a resource twice; or this is
+            no plan.
     """
     spec = for_everybody(offered)
     names = sorted(spec.partitions)
@@ -269,7 +273,10 @@ def _asked(policy: Policy, offered: GroupSpec) -> Plan:
     }
     if not sharers:
         return Plan({i: [] for i in spec.members})
-    wanted = {MemberId(i): list(mine) for i, mine in policy(sharers, names).items()}
+    planned = policy(sharers, names)
+    if not isinstance(planned, Mapping) or any(isinstance(m, str) for m in planned.values()):
+        raise ConfigError(f"expected lists of names by member from the policy, got {planned!r}")
+    wanted = {MemberId(i): list(mine) for i, mine in planned.items()}
     given = [name for mine in wanted.values() for name in mine]
     if unknown := sorted(set(given) - set(names)):
         raise ConfigError(f"the policy assigned {unknown[0]!r}, which is no resource")

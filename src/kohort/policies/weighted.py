@@ -4,15 +4,17 @@ In: the resources that members own, the weight of each resource. Out: a share fo
 not know: bytes, rounds.
 
 Free resources go to the lightest member, the heaviest resource first. Then moves and exchanges with
-the lightest member follow, as long as one lessens the sum of squared loads. In the end resources of
-equal weight stay where they are, as far as the loads permit. ADR 0057 says what is exact.
+the lightest member follow, as long as one lessens the sum of squared loads; the heaviest member
+also exchanges with others while its load is far above the mean. In the end resources of equal
+weight stay where they are, as far as the loads permit. ADR 0057 says what is exact, ADR 0073 how
+far a plan can be from the best one.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from typing import TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from kohort.model.ids import MemberId, TopicPartition
 from kohort.policies.claims import valid_claims
@@ -20,6 +22,9 @@ from kohort.policies.losses import existing_partitions
 from kohort.policies.spec import GroupAssignment, GroupSpec
 
 K = TypeVar("K", bound="tuple[str, int] | str")
+
+_FAR_PERCENT: Final = 5
+"""Above the mean by more: a better balance is worth more moves."""
 
 
 def weighted_plan(spec: GroupSpec, weights: Mapping[TopicPartition, int]) -> GroupAssignment:
@@ -85,7 +90,8 @@ def _best_change(
     """A move to the lightest member that improves the balance; if there is none, an exchange.
 
     The heaviest member that can improve the balance gives. The heaviest and the lightest member
-    exchange. The best change halves the difference of the two loads.
+    exchange; if they cannot and the heaviest load is far above the mean, the heaviest member and
+    the next lightest one that can. The best change halves the difference of the two loads.
     """
     for giver in sorted(shares, key=lambda i: (-load[i], i)):
         difference = load[giver] - load[taker]
@@ -94,17 +100,23 @@ def _best_change(
             key = min(able, key=lambda k: (abs(2 * weights[k] - difference), k))
             return [(key, giver, taker)]
     giver = min(shares, key=lambda i: (-load[i], i))
-    difference = load[giver] - load[taker]
-    exchanges = [
-        (abs(2 * (heavier - lighter) - difference), out, back)
-        for heavier, out in _one_of_each_weight(shares[giver], weights).items()
-        for lighter, back in _one_of_each_weight(shares[taker], weights).items()
-        if 0 < heavier - lighter < difference
-    ]
-    if not exchanges:
-        return None
-    _, out, back = min(exchanges)
-    return [(out, giver, taker), (back, taker, giver)]
+    others = [taker]
+    if 100 * load[giver] * len(load) > (100 + _FAR_PERCENT) * sum(load.values()):
+        others += sorted(shares.keys() - {taker}, key=lambda i: (load[i], i))
+    heavier = _one_of_each_weight(shares[giver], weights)
+    for other in others:
+        lighter = _one_of_each_weight(shares[other], weights)
+        difference = load[giver] - load[other]
+        exchanges = [
+            (abs(2 * (more - less) - difference), out, back)
+            for more, out in heavier.items()
+            for less, back in lighter.items()
+            if 0 < more - less < difference
+        ]
+        if exchanges:
+            _, out, back = min(exchanges)
+            return [(out, giver, other), (back, other, giver)]
+    return None
 
 
 def _one_of_each_weight(keys: Iterable[K], weights: Mapping[K, int]) -> dict[int, K]:
