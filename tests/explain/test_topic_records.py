@@ -50,6 +50,50 @@ def test_a_group_is_read_from_a_dump_and_from_a_formatter() -> None:
         assert member.partitions == {TopicPartition("t", 0), TopicPartition("t", 2)}
 
 
+def test_commits_are_read_from_formatters_and_dumps_before_kafka_3_8() -> None:
+    dump = (
+        "| offset: 4 CreateTime: 1795645902037 keySize: 9 valueSize: 9 sequence: 0 headerKeys: [] "
+    )
+    oldest = (
+        "offset: 4 position: 0 CreateTime: 1795645902037 isvalid: true keysize: 9 valuesize: 9 "
+    )
+    printed = [
+        "[g,with,commas,t-x,2]::OffsetAndMetadata(offset=5, leaderEpoch=Optional.empty, "
+        "metadata=m, commitTimestamp=1795645902037, expireTimestamp=None)",
+        "[g,with,commas,t-x,2]::[OffsetMetadata[5,NO_METADATA],CommitTime 1795645902037,"
+        "ExpirationTime 1795732302037]",
+        dump + "key: offset_commit::group=g,with,commas,partition=t-x-2 payload: offset=5",
+        oldest + "key: offset::g,with,commas:t-x:2 payload: 5:metadata",
+    ]
+    for text in printed:
+        assert dumped(text, "dump", 1) == [
+            Committed(
+                group="g,with,commas",
+                partition=TopicPartition("t-x", 2),
+                offset=5,
+                at=1795645902.037,
+            )
+        ], text
+    assert dumped("[g,t,2]::NULL", "dump", 1) == []
+    assert dumped(dump + "key: offset_commit::group=g payload: <DELETE>", "dump", 1) == []
+
+
+def test_groups_are_read_from_dumps_before_kafka_3_8() -> None:
+    name = "svc-7c3ee6c1-0b2a-4a5c-9d6e-6f1f0d1f2a3b"
+    text = (
+        "| offset: 0 CreateTime: 1000000 keysize: 31 valuesize: 54 sequence: 0 headerKeys: [] key: "
+        'group_metadata::group=g payload: {"protocolType":"consumer","protocol":"range",'
+        '"generationId":2,"assignment":"{NAME=[t-0, t-2]:00000001,b-1=[]}"}'
+    ).replace("NAME", name)
+    (record,) = dumped(text, "dump", 7)
+    assert isinstance(record, Settled)
+    assert (record.group, record.generation, record.at) == ("g", 2, 1_000.0)
+    first, second = record.members
+    assert (first.member, first.client) == (name, "svc")
+    assert first.partitions == {TopicPartition("t", 0), TopicPartition("t", 2)}
+    assert (second.member, second.partitions) == ("b-1", frozenset())
+
+
 def test_a_commit_has_the_name_and_the_id_of_its_topic() -> None:
     key = '{"group":"g","topic":"t","partition":0}'
     value = f'{{"offset":5,"commitTimestamp":1795645902037,"topicId":"{TOPIC_ID}"}}'

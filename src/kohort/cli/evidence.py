@@ -17,10 +17,11 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
 from kohort.cli.explain_files import HistoryFile, LogFile, open_file
+from kohort.cli.explain_segments import SegmentFile
 from kohort.cli.output import configured, note
 from kohort.explain.explaining import Told
 
-Files: TypeAlias = Sequence[LogFile | HistoryFile]
+Files: TypeAlias = Sequence[LogFile | HistoryFile | SegmentFile]
 _STEP_S: Final = 0.2
 """Seconds between two steps of the progress bar."""
 

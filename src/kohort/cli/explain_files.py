@@ -16,6 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
+from kohort.cli.explain_segments import SegmentFile, is_segment
 from kohort.explain.explaining import Told
 from kohort.explain.facts import HistoryReader
 from kohort.explain.reading import Counts, LogReader
@@ -33,7 +34,6 @@ LONGEST_RECORD: Final = 1 << 24
 """Bytes of a record that a tool of Kafka printed: it holds a group with all its members."""
 _RECORDS: Final = b'{"key":{"type"'
 _DUMP: Final = b"Log starting offset: "
-_TYPED: Final = '"type":'
 _UTF16: Final = (b"\xff\xfe", b"\xfe\xff")
 _LOOKED_AT: Final = 4_096
 _GZIP: Final = b"\x1f\x8b"
@@ -43,7 +43,7 @@ _ODD_ENDS: Final = re.compile(r"\r+(?=\n|\Z)|^\0+(?:\n|\Z)?", re.MULTILINE)
 """Ends of Windows' lines; zero bytes of a log that was cut while its writer went on."""
 
 
-def open_file(path: Path, stack: ExitStack) -> LogFile | HistoryFile:
+def open_file(path: Path, stack: ExitStack) -> LogFile | HistoryFile | SegmentFile:
     """A file of any kind.
 
     Raises:
@@ -51,8 +51,11 @@ def open_file(path: Path, stack: ExitStack) -> LogFile | HistoryFile:
     """
     if str(path) != "-" and path.is_file():
         with path.open("rb") as file:
-            if file.read(_LOOKED_AT).startswith(_HISTORY):
-                return HistoryFile(path)
+            beginning = file.read(_LOOKED_AT)
+        if beginning.startswith(_HISTORY):
+            return HistoryFile(path)
+        if is_segment(beginning):
+            return SegmentFile(path, stack)
     return LogFile(path, stack)
 
 
@@ -126,7 +129,7 @@ class LogFile:
         at, number = float("-inf"), 0
         try:
             for number, (line, cut) in enumerate(self._lines(advance), 1):
-                if _TYPED in line and (records := dumped(line, self.name, number)):
+                if _is_record(line) and (records := dumped(line, self.name, number)):
                     self._reader.counts.lines += 1
                     self._reader.counts.understood += 1
                     for record in records:
@@ -192,6 +195,11 @@ class LogFile:
     def as_json(self) -> dict[str, Any]:
         """Counts and remarks, for programs."""
         return {"file": self.name, **asdict(self.counts), "remarks": list(self.remarks())}
+
+
+def _is_record(line: str) -> bool:
+    """Whether a tool of Kafka may have printed this line: a record of the offsets topic."""
+    return '"type":' in line or "]::" in line or " payload: " in line
 
 
 def _split(

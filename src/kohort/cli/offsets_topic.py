@@ -8,30 +8,18 @@ read the topic.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
 
 from kohort import Consumer
 from kohort.cli.evidence import Reader
+from kohort.cli.offsets_records import TOPIC, told_by
 from kohort.client.admin import Admin
 from kohort.client.records import Record
 from kohort.coordinator.partitions import partition_for
-from kohort.coordinator.records import GroupMetadata, GroupRecord, OffsetRecord
 from kohort.explain.events import Place
 from kohort.explain.explaining import Told
-from kohort.explain.generations import (
-    Committed,
-    Settled,
-    SettledMember,
-    partitions_of,
-    topics_of,
-)
-from kohort.explain.topic_records import record_of
 from kohort.model.errors import ConfigError, ProtocolError
 from kohort.model.ids import TopicPartition
-from kohort.storage.group_records import read_record
-from kohort.storage.server_group_records import read_server_record
 
-TOPIC = "__consumer_offsets"
 _AT_ONCE = 2_000
 _WAIT_S = 0.5
 
@@ -124,67 +112,18 @@ def _begin(reader: Consumer, places: list[TopicPartition]) -> dict[TopicPartitio
 
 def _feed(record: Record, groups: Collection[str], feed: Callable[[Told], None]) -> bool:
     """Hand a record on; False if the record cannot be read."""
-    try:
-        read = read_record(record.key(), record.value())
-    except ProtocolError:
-        return False
-    if read is None:
-        return _feed_server(record, groups, feed)
-    if (groups and read.group_id not in groups) or read.value is None:
-        return True
-    partition = record.partition() or 0
-    if isinstance(read, GroupRecord) and read.value is not None:
-        place = Place(f"{TOPIC}-{partition}", record.offset() or 0)
-        feed(_settled(read.group_id, read.value, place, partition))
-    elif isinstance(read, OffsetRecord) and read.value is not None:
-        feed(
-            Committed(
-                group=read.group_id,
-                partition=read.partition,
-                offset=read.value.offset,
-                at=read.value.commit_timestamp / 1_000,
-                home=partition,
-            )
-        )
-    return True
-
-
-def _feed_server(record: Record, groups: Collection[str], feed: Callable[[Told], None]) -> bool:
-    """Hand on a record of a group of the new protocol; other types are no trouble."""
-    try:
-        found = read_server_record(record.key(), record.value())
-    except ProtocolError:
-        return False
-    if found is None or (groups and found[0]["data"]["groupId"] not in groups):
-        return True
     home = record.partition() or 0
-    place = Place(f"{TOPIC}-{home}", record.offset() or 0)
-    for told in record_of(*found, record.timestamp()[1] / 1_000, place):
-        feed(replace(told, home=home))
+    try:
+        found = told_by(
+            record.key(),
+            record.value(),
+            at=record.timestamp()[1] / 1_000,
+            place=Place(f"{TOPIC}-{home}", record.offset() or 0),
+            home=home,
+            groups=groups,
+        )
+    except ProtocolError:
+        return False
+    for told in found:
+        feed(told)
     return True
-
-
-def _settled(group: str, value: GroupMetadata, place: Place, home: int) -> Settled:
-    return Settled(
-        group=group,
-        generation=value.generation_id,
-        at=value.current_state_timestamp / 1_000,
-        protocol=value.protocol_name or "",
-        members=tuple(
-            SettledMember(
-                member=each.member_id,
-                instance=each.group_instance_id or "",
-                client=each.client_id,
-                host=each.client_host,
-                session_s=each.session_timeout_ms / 1_000,
-                rebalance_s=None
-                if each.rebalance_timeout_ms < 0
-                else each.rebalance_timeout_ms / 1_000,
-                topics=topics_of(each.subscription),
-                partitions=partitions_of(each.assignment),
-            )
-            for each in value.members
-        ),
-        place=place,
-        home=home,
-    )

@@ -45,7 +45,7 @@ def storm(story: Story) -> Iterator[Finding]:
     """Rebalances follow each other without rest, and no start or restart of members explains them.
 
     Several joins or leaves within `STORM_S` are a storm only if the log shows that members do not
-    stay: the number of members does not add up, or nobody else had to join.
+    stay: the number of members does not add up, or no other member joins.
     """
     runs = list(_without_rest(story))
     chained = [pair for run in runs for pair in _chained(run)]
@@ -130,7 +130,7 @@ def _adds_up(run: list[Rebalance]) -> bool | None:
 
 
 def _joined_alone(each: Rebalance) -> bool:
-    """Whether nobody else had to join: others hear of a rebalance with their next heartbeat."""
+    """Whether no other member joined: that takes until the next heartbeat of that member."""
     return (
         each.cause is Cause.NEW_MEMBER
         and bool(each.before)

@@ -51,12 +51,12 @@ _SCALA: Final = (
     ),
     (
         Kind.REMOVED_LATE,
-        "Group <group> removed members who haven't sent their sync request: <list>",
+        "Group <group> removed members <rest> sent their sync request: <list>",
         "2.8-3.8",
     ),
     (
         Kind.REMOVED_LATE,
-        "Group <group> removed members who haven't sent their sync requests: <list>",
+        "Group <group> removed members <rest> sent their sync requests: <list>",
         "3.7-",
     ),
     (

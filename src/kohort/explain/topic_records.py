@@ -18,6 +18,7 @@ from typing import Any, Final, TypeAlias
 
 from kohort.explain.events import Place
 from kohort.explain.generations import Committed, Settled, SettledMember, partitions_of, topics_of
+from kohort.explain.reading import client_of
 from kohort.explain.server_groups import Bumped, Reconciled, ServerMember
 from kohort.model.ids import TopicPartition
 
@@ -26,6 +27,20 @@ _DUMPED: Final = re.compile(
     r"offset: (\d+) \w+: (\d+) .*?key: (\{.*\}) payload: (\{.*\}|<DELETE>|null)\s*$"
 )
 """A line of ``kafka-dump-log --offsets-decoder``."""
+_OLD_DUMPED: Final = re.compile(
+    r"offset: \d+ (?:position: \d+ )?\w+: (\d+) .*?key: (?:(?P<commit>offset_commit::group=|"
+    r"offset::)|group_metadata::group=)(?P<key>.*?) payload: (?P<value>.*)$"
+)
+"""A line of ``kafka-dump-log --offsets-decoder`` before Kafka 3.8."""
+_OLD_COMMIT: Final = re.compile(
+    r"^\[(?P<group>.*),(?P<topic>[^,]+),(?P<number>\d+)\]::(?:OffsetAndMetadata\(offset=(?P<offset>\d+)"
+    r".*, commitTimestamp=(?P<at>\d+)|\[OffsetMetadata\[(?P<offset2>\d+),.*,CommitTime "
+    r"(?P<at2>\d+))"
+)
+"""A line of the formatter of offsets of ``kafka-console-consumer`` before Kafka 3.8."""
+_OLD_KEY: Final = re.compile(r"^(.*?)(?:,partition=(.+)-(\d+)|:([^:]+):(\d+))$")
+_OLD_OFFSET: Final = re.compile(r"^(?:offset=)?(\d+)")
+_OLD_MEMBER: Final = re.compile(r"[{,](?P<member>[^{}\[\]]*?)=\[(?P<partitions>[^\]]*)\]")
 _CLASSIC: Final = 2
 _YEAR_2286_MS: Final = 10**13
 _DELETED: Final = frozenset({"<DELETE>", "null"})
@@ -41,9 +56,61 @@ def dumped(line: str, file: str, number: int) -> list[Recorded]:
         if line.startswith('{"key":'):
             held = json.loads(line)
             return record_of(held["key"], held.get("value"), None, place)
+        if (old := _OLD_COMMIT.match(line)) is not None:
+            return [_old_commit(old)]
+        if (old := _OLD_DUMPED.search(line)) is not None and old["value"] not in _DELETED:
+            return [_old_record(old, place)]
     except (ValueError, KeyError, TypeError, AttributeError):
         return []
     return []
+
+
+def _old_commit(found: re.Match[str]) -> Committed:
+    return Committed(
+        group=found["group"],
+        partition=TopicPartition(found["topic"], int(found["number"])),
+        offset=int(found["offset"] or found["offset2"]),
+        at=_seconds(int(found["at"] or found["at2"])),
+    )
+
+
+def _old_record(found: re.Match[str], place: Place) -> Committed | Settled:
+    """The record in a line of an old ``kafka-dump-log``: it has no hosts, topics and timeouts.
+
+    Raises:
+        ValueError, KeyError, TypeError: it is no such record.
+    """
+    at = _seconds(int(found[1]))
+    if found["commit"]:
+        key, offset = _OLD_KEY.match(found["key"]), _OLD_OFFSET.match(found["value"])
+        if key is None or offset is None:
+            raise ValueError("no commit")
+        group, topic, number = key[1], key[2] or key[4], key[3] or key[5]
+        partition = TopicPartition(topic, int(number))
+        return Committed(group=group, partition=partition, offset=int(offset[1]), at=at)
+    data = json.loads(found["value"])
+    return Settled(
+        group=found["key"],
+        generation=int(data["generationId"]),
+        at=at,
+        protocol=data["protocol"] or "",
+        members=tuple(
+            SettledMember(
+                member=each["member"],
+                client=client_of(each["member"]),
+                partitions=frozenset(
+                    TopicPartition(topic, int(number))
+                    for topic, _, number in (p.rpartition("-") for p in _listed(each["partitions"]))
+                ),
+            )
+            for each in _OLD_MEMBER.finditer(data["assignment"])
+        ),
+        place=place,
+    )
+
+
+def _listed(partitions: str) -> list[str]:
+    return [part.strip() for part in partitions.split(",") if part.strip()]
 
 
 def record_of(
