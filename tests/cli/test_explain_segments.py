@@ -25,6 +25,7 @@ from kohort.model.ids import (
     ProtocolType,
     TopicPartition,
 )
+from kohort.model.instants import WallMillis
 from kohort.storage.compression import CompressionType
 from kohort.storage.group_records import write_record
 from kohort.storage.records import Record, build_batch
@@ -47,7 +48,7 @@ def group(generation: int, at_ms: int, **members: bytes) -> Record:
         generation_id=GenerationId(generation),
         protocol_name=ProtocolName("range"),
         leader_id=None,
-        current_state_timestamp=at_ms,
+        current_state_timestamp=WallMillis(at_ms),
         members=tuple(
             MemberMetadata(
                 member_id=MemberId(f"{name}-1"),
@@ -66,7 +67,7 @@ def group(generation: int, at_ms: int, **members: bytes) -> Record:
 
 
 def commit(partition: int, offset: int, at_ms: int) -> Record:
-    value = CommittedOffset(offset, commit_timestamp=at_ms)
+    value = CommittedOffset(offset, commit_timestamp=WallMillis(at_ms))
     place = TopicPartition("t", partition)
     return Record(*write_record(OffsetRecord(GroupId("g"), place, value)), at_ms)
 
