@@ -141,6 +141,24 @@ def describe(directory: Path, *, as_json: bool) -> None:
 table.add_command(rewind)
 
 
+@table.command(short_help="Keep the ledger of a new table in PostgreSQL.")
+@_DIRECTORY
+@click.argument("database", metavar="URL")
+def postgres(directory: Path, database: str) -> None:
+    """Keep the ledger of a new Parquet table in the PostgreSQL database at URL.
+
+    Then pipelines on any host that shares the directory may write the table. URL has no password:
+    libpq takes it from PGPASSWORD, ~/.pgpass or a service file. For a table with such a ledger, the
+    command changes the URL, after the database has moved.
+    """
+    from kohort.spark.postgres_note import wanting_psycopg  # noqa: PLC0415
+
+    with wanting_psycopg():
+        from kohort.spark.postgres_ledger import use_database  # noqa: PLC0415
+    schema = use_database(directory, database)
+    note(f"the ledger of {directory} is in the schema {schema} of this database")
+
+
 @table.command(short_help="Make few large files of a Delta table's small ones.")
 @_DIRECTORY
 @click.option(

@@ -180,7 +180,8 @@ class SqliteLedger(QueryNotes):
             connection.executemany(
                 """INSERT INTO leader VALUES (?, ?, ?, ?)
                    ON CONFLICT (group_id, topic, partition) DO UPDATE SET
-                     leader_epoch = max(leader_epoch, excluded.leader_epoch)""",
+                     leader_epoch = excluded.leader_epoch
+                     WHERE excluded.leader_epoch > leader.leader_epoch""",
                 [(self._group_id, *p, epoch) for p, epoch in epochs.items()],
             )
 
@@ -211,7 +212,7 @@ class SqliteLedger(QueryNotes):
                 row = connection.execute(
                     """INSERT INTO position VALUES (?, ?, ?, NULL, 1, ?, ?)
                        ON CONFLICT (group_id, topic, partition) DO UPDATE SET
-                         epoch = epoch + 1, generation = excluded.generation,
+                         epoch = position.epoch + 1, generation = excluded.generation,
                          member = excluded.member
                        RETURNING epoch, next_offset""",
                     (self._group_id, *partition, generation, member),
@@ -385,22 +386,28 @@ class SqliteLedger(QueryNotes):
             for statement in SCHEMA:
                 connection.execute(statement)
             for name, value in (("version", SCHEMA_VERSION), ("group", group_id)):
-                connection.execute("INSERT OR IGNORE INTO meta VALUES (?, ?)", (name, value))
+                connection.execute(
+                    "INSERT INTO meta VALUES (?, ?) ON CONFLICT DO NOTHING", (name, value)
+                )
 
     def _imagine_newer_tables(self) -> None:
         """Tables that an older kohort did not make are empty for this connection."""
         with self._reading() as connection:
-            known = {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}
+            known = self._tables(connection)
             for statement in SCHEMA:
                 if statement.split()[5] not in known:
                     connection.execute(statement.replace("TABLE IF NOT EXISTS", "TEMP TABLE"))
 
+    def _tables(self, connection: sqlite3.Connection) -> set[str]:
+        """The names of all tables in the database."""
+        return {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}
+
     def _known(self) -> dict[str, str]:
         """Group and version in the file; raises LedgerError unless this kohort reads it."""
         with self._reading() as connection:
-            tables = connection.execute("SELECT name FROM sqlite_master").fetchall()
             question = "SELECT name, value FROM meta WHERE name IN ('version', 'group')"
-            known = dict(connection.execute(question)) if ("meta",) in tables else {}
+            there = "meta" in self._tables(connection)
+            known = dict(connection.execute(question).fetchall()) if there else {}
         if known.keys() != {"version", "group"}:
             raise LedgerError(
                 f"{self._path} is not a kohort ledger: expected a version and a group in its table "

@@ -22,6 +22,7 @@ from kohort.model.ids import TopicPartition
 from kohort.spark.layout import COMPACTED, DATA, DEAD_LETTERS, DELTA_LOG, is_delta
 from kohort.spark.ledger import Ledger, ManifestRow, Seal
 from kohort.spark.one_host import OneHost
+from kohort.spark.postgres_note import DatabaseNote, noted_database, wanting_psycopg
 from kohort.spark.sqlite_ledger import LEDGER_PATH, SqliteLedger, path_of
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ DELTA: Final = "delta"
 
 def kind_of(directory: Path) -> str | None:
     """The kind of the table that is there, None for no table; ConfigError for two kinds."""
-    parquet = (directory / LEDGER_PATH).is_file()
+    parquet = (directory / LEDGER_PATH).is_file() or noted_database(directory) is not None
     if not is_delta(directory):
         return PARQUET if parquet else None
     if parquet:
@@ -91,6 +92,8 @@ def open_ledger(directory: Path, group_id: str | None = None, kind: str | None =
         )
     if (there or kind or DELTA) == DELTA:
         ledger = _open_delta(directory, group_id)
+    elif (note := noted_database(directory)) is not None:
+        ledger = _open_postgres(directory, note, group_id)
     elif group_id is None:
         ledger = SqliteLedger.of_table(directory)
     else:
@@ -114,6 +117,11 @@ def adopt(directory: Path) -> tuple[str, str]:
         raise ConfigError(
             f"{directory} holds a Delta table: any host that shares the directory may write it, so "
             "there is nothing to adopt"
+        )
+    if noted_database(directory) is not None:
+        raise ConfigError(
+            f"{directory} holds a table with its ledger in PostgreSQL: any host that shares the "
+            "directory may write it, so there is nothing to adopt"
         )
     here = this_host()
     former = OneHost(path_of(directory).parent, here).adopt()
@@ -150,6 +158,12 @@ def _open_delta(directory: Path, group_id: str | None) -> DeltaLedger:
     with _wanting_deltalake():
         from kohort.spark.delta_ledger import DeltaLedger  # noqa: PLC0415 - only for such tables
     return DeltaLedger(directory, group_id)
+
+
+def _open_postgres(directory: Path, note: DatabaseNote, group_id: str | None) -> Ledger:
+    with wanting_psycopg():
+        from kohort.spark.postgres_ledger import PostgresLedger  # noqa: PLC0415 - as above
+    return PostgresLedger(directory, note, group_id)
 
 
 def delta_maintenance() -> ModuleType:
