@@ -6,6 +6,8 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ from kohort.spark.ledger import LedgerConflict, LedgerError
 from kohort.spark.postgres_ledger import PostgresLedger, use_database
 from kohort.spark.postgres_note import NOTE
 from kohort.spark.sqlite_ledger import SqliteLedger
+from kohort.spark.state.heads import StateHead, StateStep
 from kohort.spark.table import adopt, clean, open_ledger
 
 pytestmark = pytest.mark.slow
@@ -77,6 +80,23 @@ def test_notes_and_properties_are_kept(ledger: Any, table: Path) -> None:
         assert reader.group_id == "g"
         with pytest.raises(LedgerError, match="read-only"):
             reader.describe("rows", "counted")
+
+
+def test_the_head_of_a_state_moves_in_the_commit_of_its_rows(ledger: Any) -> None:
+    own(ledger, A)
+    heads = [None, StateHead(10, 1 << 62), StateHead(20, 7)]
+    for base, head in pairwise(heads):
+        assert head is not None
+        first = head.offset - 10
+        ledger.intend("app", [piece(A, first, head.offset, 1)])
+        step = StateStep(base=base, head=head)
+        ledger.commit("app", [replace(written(A, first, first, f"f{first}"), state=step)])
+        assert ledger.states() == {A: head}
+    ledger.intend("app", [piece(A, 20, 30, 1)])
+    stale = StateStep(base=None, head=StateHead(30, 8))
+    with pytest.raises(LedgerConflict, match="began with the state None"):
+        ledger.commit("app", [replace(written(A, 20, 20, "f20"), state=stale)])
+    assert ledger.states() == {A: heads[-1]}
 
 
 def test_applications_on_two_hosts_commit_every_offset_once(

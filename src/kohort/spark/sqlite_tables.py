@@ -77,7 +77,9 @@ def move_heads(
 ) -> None:
     """Replace heads of states."""
     connection.executemany(
-        "INSERT OR REPLACE INTO state VALUES (?, ?, ?, ?, ?)",
+        """INSERT INTO state VALUES (?, ?, ?, ?, ?)
+           ON CONFLICT (group_id, topic, partition) DO UPDATE SET
+             at_offset = excluded.at_offset, token = excluded.token""",
         [(group_id, *partition, head.offset, head.token) for partition, head in heads.items()],
     )
 
