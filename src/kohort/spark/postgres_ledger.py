@@ -70,8 +70,8 @@ def use_database(directory: Path, url: str) -> str:
         ) from error
     if "password" in parts:
         raise ConfigError(
-            "the URL has a password, and each reader of the table could read the password: leave it "
-            "out, and give it by PGPASSWORD or ~/.pgpass to each user that runs pipelines"
+            "the URL has a password, and each reader of the table could read the password: leave "
+            "it out, and give it by PGPASSWORD or ~/.pgpass to each user that runs pipelines"
         )
     if (directory / LEDGER_PATH).exists() or is_delta(directory):
         raise ConfigError(
