@@ -46,7 +46,7 @@ def story(tmp_path: Path) -> Path:
 def test_one_sentence_then_the_table_then_the_evidence(story: Path) -> None:
     told = run(story)
     assert told.exit_code == 0
-    first, head, row, finding, advice, proof = told.stdout.splitlines()
+    first, head, row, finding, advice, tried, proof = told.stdout.splitlines()
     assert first == (
         "Group g: 1 rebalance in 300.2 s, because a new member joined; first of all: slow joiner "
         "(from 2026-03-01 10:00:00.000). Written by Kafka 3.7 or newer."
@@ -57,6 +57,9 @@ def test_one_sentence_then_the_table_then_the_evidence(story: Path) -> None:
     assert finding.startswith("* slow joiner: The coordinator waited 300.2 s")
     assert finding.endswith("[measured]")
     assert advice.startswith("    do: ")
+    assert tried.startswith(
+        "    tried: in the lab (3 members, 12 partitions, eager; one restart while"
+    )
     assert proof == f"    proof: {story}:1"
 
 

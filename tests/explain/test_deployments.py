@@ -126,6 +126,15 @@ def test_the_start_of_a_whole_group_is_replayed_if_nothing_else_happened() -> No
     assert found.figures["group.initial.rebalance.delay.ms"].value == 3_000
 
 
+def test_the_end_of_the_whole_group_is_not_replayed() -> None:
+    start = [joins(0, 0, member("a", 1)), *done(3, 1, members=1)]
+    lines = [*start, *leaves(50, 1, member("a", 1)), joins(55, 2, member("a", 2))]
+    lines += [*done(57, 3, members=1), *leaves(90, 3, member("a", 2))]
+    found = deployment(lines)
+    assert [(i.what, away(i)) for i in found.incidents] == [(What.STOPPED, 5.0)]
+    assert found.notes == ("the end of the whole group is not replayed",)
+
+
 def test_evidence_without_a_rebalance_or_without_a_group_is_refused() -> None:
     with pytest.raises(ConfigError, match="no rebalance in the evidence"):
         deployment([expires(3, member("svc", 1))])

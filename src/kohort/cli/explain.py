@@ -128,6 +128,8 @@ def _lines(explained: Explained) -> Iterator[str]:
         yield f"* {finding.name}: {safe(finding.says)} [{finding.known.value}]"
         if finding.advice:
             yield f"    do: {safe(finding.advice)}"
+        if finding.effect:
+            yield f"    tried: {finding.effect}"
         places = ", ".join(f"{place.file}:{place.line}" for place in finding.evidence)
         if places:
             yield f"    proof: {places}"
@@ -214,5 +216,5 @@ def _as_json(explained: Explained) -> dict[str, Any]:
             }
             for each in story.rebalances
         ],
-        "findings": [asdict(each) for each in explained.findings],
+        "findings": [{**asdict(each), "tried": each.effect} for each in explained.findings],
     }

@@ -34,6 +34,8 @@ _TOGETHER_S: Final = 15.0
 """Processes that start so soon after one another are one deployment that starts."""
 _WAITED_S: Final = 8.0
 """A longer wait for members to join comes from a member that did not poll."""
+_CLOSING_S: Final = 60.0
+"""The members of a group that is shut down end within this time."""
 _RESTART_S: Final = 10.0
 _OTHER: Final = "other 1"
 
@@ -132,10 +134,11 @@ def deployment_of(explained: Explained, lives: Lives) -> Deployment:
     incidents = sorted(_incidents(pods, first, session_s, figures), key=lambda i: i.at)
     incidents += waits
     incidents.sort(key=lambda i: i.at)
+    incidents, ended = _without_end(incidents, len(pods) + len(anonymous))
     begins = from_start and not incidents
     if begins:
         incidents = [_start(pod) for pod in first]
-    notes = []
+    notes = ["the end of the whole group is not replayed"] * ended
     if len(incidents) > MOST_REPLAYED:
         notes.append(f"only the last {MOST_REPLAYED} of {len(incidents)} events are replayed")
         incidents = incidents[-MOST_REPLAYED:]
@@ -282,6 +285,16 @@ def _incidents(
                 continue
             after = pod.lives[place + 1] if place + 1 < len(pod.lives) else None
             yield _ending(pod.name, life, after, session_s, poll_s)
+
+
+def _without_end(incidents: list[Incident], pods: int) -> tuple[list[Incident], bool]:
+    """The events without those that ended the whole group; and whether there were such events."""
+    last = [i for i in incidents if i.what is What.STOPPED and i.for_s is None]
+    if len(last) < pods or not last:
+        return incidents, False
+    end = max(i.at for i in last)
+    closing = [i for i in last if end - i.at <= _CLOSING_S]
+    return [i for i in incidents if i not in closing], True
 
 
 def _start(pod: _Pod) -> Incident:

@@ -14,6 +14,7 @@ from typing import Final
 from kohort.explain.amounts import Amount, Known
 from kohort.explain.events import Event, Kind, Place
 from kohort.explain.stories import Rebalance, Story
+from kohort.explain.tried_advice import TRIED
 
 POLL_WORDS: Final = ("poll timeout", "poll.interval")
 """Parts of the reasons with which Java's and kohort's members leave."""
@@ -37,6 +38,11 @@ class Finding:
     advice: str = ""
     known: Known = Known.MEASURED
     evidence: tuple[Place, ...] = ()
+
+    @property
+    def effect(self) -> str:
+        """The effect of the advice in the lab; empty if it was not tried there."""
+        return TRIED.get(self.name, "")
 
 
 def timeout_near(seconds: float) -> str:

@@ -97,6 +97,7 @@ def _findings(each: Explained) -> Iterator[str]:
     for finding in each.findings:
         proof = ", ".join(f"{place.file}:{place.line}" for place in finding.evidence)
         advice = f"<br>{escape(finding.advice)}" if finding.advice else ""
+        advice += f"<br>Tried: {escape(finding.effect)}" if finding.effect else ""
         yield (
             f'<div class="finding"><b>{escape(finding.name)}</b> <span class="known">'
             f"{finding.known.value}</span><br>{escape(finding.says)}{advice}"

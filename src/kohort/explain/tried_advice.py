@@ -1,0 +1,40 @@
+"""The effect of advice, as the lab measured it in a small group with the trouble.
+
+In: the name of a finding. Out: one sentence. ``kohort.lab.advice_trials`` makes the sentences; a
+test compares them. Must not know: stories, the lab.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+TRIED: Final = {
+    "poll interval": (
+        "in the lab (3 members, 12 partitions, eager; one batch of 70 s where "
+        "max.poll.interval.ms is 60 s) 2 rebalances, 38 dead partition-seconds, longest "
+        "gap 2 s; with 90 s: 0 rebalances, 0 dead partition-seconds, longest gap 0 s"
+    ),
+    "session shorter than pauses": (
+        "in the lab (3 members, 12 partitions, eager; one pause of 12 s where "
+        "session.timeout.ms is 10 s) 2 rebalances, 81 dead partition-seconds, longest gap"
+        " 11 s; with 45 s: 0 rebalances, 48 dead partition-seconds, longest gap 12 s"
+    ),
+    "deploy without static ids": (
+        "in the lab (3 members, 12 partitions, eager; each process restarts in turn "
+        "within 3 s) 5 rebalances, 124 dead partition-seconds, longest gap 6 s; with a "
+        "group.instance.id for each: 0 rebalances, 48 dead partition-seconds, longest gap"
+        " 4 s"
+    ),
+    "slow joiner": (
+        "in the lab (3 members, 12 partitions, eager; one restart while another member "
+        "does not poll for 40 s) 1 rebalances, 323 dead partition-seconds, longest gap 41"
+        " s; with a batch of 2 s: 2 rebalances, 56 dead partition-seconds, longest gap 5 "
+        "s"
+    ),
+    "crash loop": (
+        "in the lab (3 members, 12 partitions, eager; three crashes, each back after 5 s)"
+        " 1 rebalances, 1215 dead partition-seconds, longest gap 106 s; with consumers "
+        "that are closed: 6 rebalances, 143 dead partition-seconds, longest gap 5 s"
+    ),
+}
+"""By the names of findings; a finding without an entry has advice that is no setting."""
