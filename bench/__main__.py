@@ -24,7 +24,7 @@ from kohort.testing.real_kafka import RealKafka
 
 ROOT = Path(__file__).parent.parent
 ORDER = ("codec", "assignors", "coordinator", "lab", "connectors", "startup", "consume", "pipeline")
-ALONE = ("gap", "heartbeat", "memory", "worker_start")
+ALONE = ("drawing", "gap", "heartbeat", "memory", "worker_start")
 """Run only if they are named."""
 
 BESIDE = ("coordinator", "heartbeat", "consume", "gap", "memory")
@@ -77,6 +77,7 @@ SMALL = {
     "lab": ["--small"],
     "startup": ["--records", "10000"],
     "consume": ["--records", "20000", "--rounds", "1"],
+    "drawing": ["--partitions", "50", "--members", "10", "--frames", "20"],
     "gap": ["--hold", "1", "--rounds", "1"],
     "memory": ["--partitions", "20", "--settle", "1"],
 }

@@ -7,7 +7,7 @@ A bar on a terminal shows the progress. Must not know: the meaning of lines.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from time import monotonic
@@ -19,7 +19,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 from kohort.cli.explain_files import HistoryFile, LogFile, open_file
 from kohort.cli.explain_segments import SegmentFile
 from kohort.cli.output import configured, note
-from kohort.explain.explaining import Told
+from kohort.explain.explaining import MOST_GROUPS, Explainer, Told
 
 Files: TypeAlias = Sequence[LogFile | HistoryFile | SegmentFile]
 _STEP_S: Final = 0.2
@@ -67,6 +67,26 @@ def read_sources(
             if remark := read_offsets(settings, groups, reader, _records_bar(stack)):
                 note(f"note: {remark}")
     return logs
+
+
+def remarks_of(logs: Files, explainer: Explainer) -> Iterator[str]:
+    """Sentences that a reader of the explanation must know about the files.
+
+    The explainer has finished.
+    """
+    for log in logs:
+        yield from log.remarks()
+    for skew in explainer.skews:
+        ahead = "ahead of" if skew.seconds > 0 else "behind"
+        yield (
+            f"the clock of {skew.file} is {abs(skew.seconds):.2f} s {ahead} that of "
+            f"{skew.reference} (± {skew.spread:.2f} s, by {skew.count} steps of generations); its "
+            "times were corrected"
+        )
+    for name in explainer.doubles:
+        yield f"group {name} has two offsets partitions: these logs come from two clusters"
+    if explainer.refused:
+        yield f"{explainer.refused:,} events of groups after the first {MOST_GROUPS:,} are not used"
 
 
 def _progress(logs: Files, stack: ExitStack) -> Callable[[], None]:

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import click
 
-from kohort.cli.evidence import Files, read_sources
+from kohort.cli.evidence import read_sources, remarks_of
 from kohort.cli.explain_files import safe
 from kohort.cli.output import (
     FILE,
@@ -28,9 +28,9 @@ from kohort.cli.output import (
     table,
     writing,
 )
-from kohort.explain.causes import Cause
-from kohort.explain.explaining import MOST_GROUPS, Explained, Explainer
-from kohort.explain.findings import costs_text, span_text, timeout_near
+from kohort.dashboard.assets import asset, drawing
+from kohort.explain.explaining import Explained, Explainer
+from kohort.explain.findings import cause_text, costs_text, span_text, timeout_near
 from kohort.explain.page import page
 from kohort.explain.stories import Rebalance, Story
 from kohort.explain.trace import trace
@@ -77,11 +77,13 @@ def explain(
     explainer = Explainer(fewest_moves)
     logs = read_sources(files, bootstrap, groups, explainer)
     found = [e for e in explainer.finish() if not groups or e.story.group in groups]
-    for remark in _remarks(logs, explainer):
+    for remark in remarks_of(logs, explainer):
         note(f"note: {remark}")
     if html is not None:
         with writing(html):
-            html.write_text(page(found, map(_headline, found), _time), encoding="utf-8")
+            script, style = drawing(), asset("style.css")
+            made = page(found, map(_headline, found), _time, script=script, style=style)
+            html.write_text(made, encoding="utf-8")
     if traced is not None:
         with writing(traced):
             traced.write_text(json.dumps(trace(found)), encoding="utf-8")
@@ -92,22 +94,6 @@ def explain(
         click.echo("\n\n".join("\n".join(_lines(each)) for each in found))
     else:
         click.echo("No such group." if groups else "No line tells anything about a group.")
-
-
-def _remarks(logs: Files, explainer: Explainer) -> Iterator[str]:
-    for log in logs:
-        yield from log.remarks()
-    for skew in explainer.skews:
-        ahead = "ahead of" if skew.seconds > 0 else "behind"
-        yield (
-            f"the clock of {skew.file} is {abs(skew.seconds):.2f} s {ahead} that of "
-            f"{skew.reference} (± {skew.spread:.2f} s, by {skew.count} steps of generations); its "
-            "times were corrected"
-        )
-    for name in explainer.doubles:
-        yield f"group {name} has two offsets partitions: these logs come from two clusters"
-    if explainer.refused:
-        yield f"{explainer.refused:,} events of groups after the first {MOST_GROUPS:,} are not used"
 
 
 # -- text -----------------------------------------------------------------------------------------
@@ -159,8 +145,7 @@ def _row(each: Rebalance, story: Story, moves: bool) -> tuple[object, ...]:
     join = MISSING if each.join_s is None else span_text(each.join_s)
     if each.join_s is not None and each.join_s >= 8 and (name := timeout_near(each.join_s)):
         join += f" ({name.split(',')[0]})"
-    likely = " (likely)" if not each.certain and each.cause is not Cause.UNTOLD else ""
-    because = each.cause.value + likely
+    because = cause_text(each)
     if each.client_reason:
         because += f": {safe(each.client_reason)[:40]}"
     more = [

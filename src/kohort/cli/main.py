@@ -48,6 +48,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
         "kohort.cli.what_if:what_if",
         "Replay a group's events under other policies and settings.",
     ),
+    "dashboard": ("kohort.cli.dashboard:dashboard", "Show groups on a page, live."),
     "check": ("kohort.cli.check:check", "Check recorded histories of groups."),
     "kafka": ("kohort.cli.kafka:kafka", "Fetch, start and stop a real Apache Kafka."),
 }

@@ -63,6 +63,7 @@ def follow_offsets(
     feed: Callable[[Told], None],
     caught_up: Callable[[], None],
     ended: Callable[[], bool] = lambda: False,
+    started: Callable[[Mapping[str, str]], None] = lambda names: None,
 ) -> None:
     """Read the topic from its begin, and all records that come.
 
@@ -71,11 +72,13 @@ def follow_offsets(
         feed: gets the records.
         caught_up: called once, behind the records that were there at the start.
         ended: called often; True ends the reading.
+        started: called before the first record, with the names of topics by their ids.
 
     Raises:
         ConfigError: the cluster has no such topic.
     """
-    places, _ = _places(settings, ())
+    places, names = _places(settings, ())
+    started(names)
     with Consumer({**settings, "auto.offset.reset": "earliest"}) as reader:
         ends = _begin(reader, places)
         behind = True

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kohort.explain.amounts import Amount, Known
+from kohort.explain.causes import Cause
 from kohort.explain.events import Event, Kind, Place
 from kohort.explain.stories import Rebalance, Story
 from kohort.explain.tried_advice import TRIED
@@ -58,6 +59,53 @@ def span_text(seconds: float) -> str:
     if seconds < 1:
         return f"{seconds * 1_000:.0f} ms"
     return f"{seconds:.1f} s" if seconds < 600 else f"{seconds / 60:,.0f} min"
+
+
+def cause_text(each: Rebalance) -> str:
+    """The cause; ``(likely)`` follows a cause that the source does not tell."""
+    likely = not each.certain and each.cause is not Cause.UNTOLD
+    return each.cause.value + " (likely)" * likely
+
+
+def rebalance_text(each: Rebalance) -> str:
+    """One line about a rebalance: its cause, its member, its waits and its costs."""
+    who = each.instance or each.member
+    number = "a rebalance" if each.generation is None else f"generation {each.generation}"
+    stopped, cost, again = costs_text(each)
+    parts = (
+        f"{number}: {cause_text(each)}" + (f": {who}" if who else ""),
+        f"«{each.client_reason}»" if each.client_reason else "",
+        "" if each.join_s is None else f"waited {span_text(each.join_s)} for members",
+        "" if each.leader_s is None else f"{span_text(each.leader_s)} for the leader",
+        "" if each.members is None else f"members {each.members}",
+        "" if each.moved is None else f"moved {each.moved}, needlessly {each.needless or 0}",
+        f"stopped {stopped}" if stopped else "",
+        f"cost {cost}" if cost else "",
+        f"again {again}" if again and again != "0" else "",
+    )
+    return "; ".join(part for part in parts if part)
+
+
+REBALANCE_COLUMNS: Final = (
+    *("Generation", "Because", "Member", "Join", "Leader", "Members"),
+    *("Moved", "Needless", "Stopped", "Cost", "Again"),
+)
+
+
+def rebalance_cells(each: Rebalance) -> tuple[str, ...]:
+    """The row of a rebalance under `REBALANCE_COLUMNS`; unknown values are empty."""
+    because = cause_text(each) + (f": {each.client_reason}" if each.client_reason else "")
+    numbers = (each.members, each.moved, each.needless)
+    members, moved, needless = ("" if number is None else str(number) for number in numbers)
+    return (
+        "" if each.generation is None else str(each.generation),
+        because,
+        each.instance or each.member,
+        "" if each.join_s is None else span_text(each.join_s),
+        "" if each.leader_s is None else span_text(each.leader_s),
+        *(members, moved, needless),
+        *costs_text(each),
+    )
 
 
 def costs_text(rebalance: Rebalance) -> tuple[str, str, str]:

@@ -174,6 +174,10 @@ class Generations:
             self._kept += 1
             self._stops.append(Stop(str(partition), before, at, Known.BOUNDED))
 
+    def present(self) -> dict[str, str]:
+        """The present owner of each partition with one."""
+        return {str(partition): owner for partition, (owner, _) in sorted(self._since.items())}
+
     def finish(self) -> list[Rebalance]:
         """All rebalances; the records end."""
         self._end_stops()

@@ -110,6 +110,14 @@ class ServerGroup:
         self.ownership.owned.clear()
         return drained
 
+    def present(self) -> dict[str, str]:
+        """The present owner of each partition with one."""
+        return {
+            self._named(str(partition)): self._name(member)
+            for member, held in self._holds.items()
+            for partition in sorted(held)
+        }
+
     def finish(self) -> tuple[list[Rebalance], list[Owned]]:
         """All rebalances and times of ownership; the records end."""
         self.ownership.finish()

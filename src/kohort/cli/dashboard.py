@@ -1,0 +1,144 @@
+"""``kohort dashboard``: groups on a page of a browser, live, of any Kafka or of files.
+
+In: the address of a cluster, or logs and histories. Out: a page over HTTP. Must not know: the page
+(``kohort.dashboard``), the meaning of records (``kohort.explain``).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import click
+
+from kohort.cli.asking import asking
+from kohort.cli.consume import ended_by_signals
+from kohort.cli.dashboard_sources import FileSource, follow_records, look_often
+from kohort.cli.group_choice import Groups, complete_groups
+from kohort.cli.group_watch import look_at
+from kohort.cli.output import cluster_option, configured, note
+from kohort.client.config import parse_client_settings
+from kohort.dashboard.board import Board
+from kohort.history.fewest_moves import fewest_moves
+from kohort.model.errors import ConfigError
+
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+@click.command()
+@click.argument("files", nargs=-1, type=click.Path(path_type=Path), metavar="[FILE]...")
+@cluster_option(None, "Show the groups of this cluster.")
+@click.option(
+    "--group",
+    "names",
+    multiple=True,
+    metavar="GROUP",
+    shell_complete=complete_groups,
+    help="Only this group. May be repeated.",
+)
+@click.option(
+    "--listen",
+    default="127.0.0.1:9309",
+    show_default=True,
+    metavar="HOST:PORT",
+    help="Address of the page; port 0: a free port.",
+)
+@click.option(
+    "--allow-host",
+    "hosts",
+    multiple=True,
+    metavar="NAME",
+    help="A further name under which browsers may ask for the page. May be repeated.",
+)
+@click.option(
+    "--interval",
+    type=click.FloatRange(min=0.1),
+    default=1.0,
+    show_default=True,
+    help="Seconds between two looks at the groups or the files.",
+)
+def dashboard(
+    *,
+    files: tuple[Path, ...],
+    bootstrap: str | None,
+    names: tuple[str, ...],
+    listen: str,
+    hosts: tuple[str, ...],
+    interval: float,
+) -> None:
+    """Show groups on a page of a browser, live.
+
+    With --bootstrap-server the groups of any Kafka: states, members and lag, and from the offsets
+    topic the owners of each partition and each rebalance, explained when it ends. With FILES, or
+    folders of them, the groups in logs and histories, as `kohort explain` reads them; files that
+    grow are read again. Nothing is written and no group is joined.
+    """
+    if bool(files) == (bootstrap is not None):
+        raise ConfigError("expected files, or --bootstrap-server of a cluster, and not both")
+    host, _, port = listen.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > 65_535:
+        raise ConfigError(f"--listen is {listen!r}, expected HOST:PORT")
+    host = host.strip("[]")
+    if wild := [name for name in hosts if "*" in name]:
+        raise ConfigError(f"--allow-host is {wild[0]!r}, expected one name without *")
+    try:
+        from kohort.dashboard.app import LOCAL  # noqa: PLC0415 - of an extra
+        from kohort.dashboard.serving import Server  # noqa: PLC0415 - of an extra
+    except ImportError as error:
+        raise ConfigError(f"{error.name} is missing: pip install 'kohort[dashboard]'") from error
+    source = bootstrap or ", ".join(map(str, files))
+    board = Board(source, fewest_moves, names)
+    reading = (
+        _cluster(board, bootstrap, names, interval) if bootstrap else _files(board, files, interval)
+    )
+    with suppress(KeyboardInterrupt), ended_by_signals(), reading:
+        try:
+            server = Server(board, host, int(port), (*LOCAL, host, *hosts))
+        except OSError as error:
+            raise ConfigError(f"--listen {listen} cannot be used: {error.strerror}") from error
+        if host not in _LOOPBACK:
+            note(f"kohort: any browser that reaches {host} shows the names of groups and clients")
+        shown = f"[{host}]" if ":" in host else host
+        click.echo(f"http://{shown}:{server.port}/")
+        server.serve()
+
+
+@contextmanager
+def _cluster(
+    board: Board, bootstrap: str, names: tuple[str, ...], interval: float
+) -> Iterator[None]:
+    """Threads that follow a cluster."""
+    given = {**configured(), "bootstrap.servers": bootstrap}
+    groups = Groups(names=names, every=not names)
+    with asking(bootstrap, parse_client_settings(given)) as admin:
+        look_at(admin, groups)  # a wrong address or a refusal ends the command
+    with _threads(
+        lambda ended: follow_records(board, given, ended),
+        lambda ended: look_often(board, given, groups, interval, ended),
+    ):
+        yield
+
+
+@contextmanager
+def _files(board: Board, files: tuple[Path, ...], interval: float) -> Iterator[None]:
+    """A thread that reads files again when they grow."""
+    source = FileSource(board, files)
+    source.read()  # a missing file ends the command
+    with _threads(lambda ended: source.follow(interval, ended)):
+        yield
+
+
+@contextmanager
+def _threads(*works: Callable[[threading.Event], None]) -> Iterator[None]:
+    ended = threading.Event()
+    threads = [threading.Thread(target=work, args=(ended,), daemon=True) for work in works]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        for thread in threads:
+            thread.join()

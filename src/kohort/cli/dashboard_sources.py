@@ -1,0 +1,151 @@
+"""The sources of ``kohort dashboard``: a live cluster, or files that may grow.
+
+In: settings of clients, paths. Out: records, looks and explained groups for a board. Must not know:
+pages.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from kohort.cli.evidence import read_sources, remarks_of
+from kohort.cli.group_choice import Groups
+from kohort.cli.group_watch import Look, look_at
+from kohort.cli.offsets_topic import follow_offsets
+from kohort.client.admin import Admin
+from kohort.dashboard.board import Board, Seen, SeenMember
+from kohort.explain.explaining import Explainer
+from kohort.history.fewest_moves import fewest_moves
+from kohort.model.errors import ConfigError, KohortError
+
+AGAIN_S: Final = 5.0
+"""The offsets topic is tried again after this time, if it cannot be read."""
+_PACE: Final = 10
+"""Files are read again after so many times the length of the last reading at the earliest."""
+
+
+def follow_records(board: Board, settings: Mapping[str, object], ended: threading.Event) -> None:
+    """Feed the board with the offsets topic, until the end; failures are remarks."""
+    about = "records"
+    while not ended.is_set():
+        try:
+            follow_offsets(
+                settings,
+                board.feed,
+                lambda: board.remark(about, ""),
+                ended.is_set,
+                started=board.restart,
+            )
+        except KohortError as error:
+            board.remark(about, f"owners and rebalances are not known: {error}; trying again")
+            ended.wait(AGAIN_S)
+
+
+def look_often(
+    board: Board,
+    settings: Mapping[str, object],
+    groups: Groups,
+    interval: float,
+    ended: threading.Event,
+) -> None:
+    """Look at states, members and lag again and again; failures are remarks."""
+    with Admin(settings) as admin:
+        while not ended.is_set():
+            try:
+                looks = look_at(admin, groups)
+            except KohortError as error:
+                board.remark("looks", f"the brokers do not answer: {error}; trying again")
+            else:
+                board.looked([_seen(look) for look in looks], time.time())
+                board.remark("looks", "")
+            ended.wait(interval)
+
+
+def _seen(look: Look) -> Seen:
+    group = look.group
+    return Seen(
+        group=group.group_id,
+        state=group.state,
+        protocol=group.protocol_name,
+        members=tuple(
+            SeenMember(
+                member=member.member_id,
+                instance=member.group_instance_id or "",
+                client=member.client_id,
+                host=member.client_host,
+                partitions=len(member.partitions or ()),
+                lag=lags.get(member.member_id, 0),
+            )
+            for lags in (_lags(look),)
+            for member in group.members
+        ),
+        lag=look.lag,
+    )
+
+
+def _lags(look: Look) -> dict[str, int]:
+    """The lag of each member; asking `Look.lag_of` for many members takes the square of them."""
+    found: dict[str, int] = {}
+    for row in look.rows:
+        if row.member is not None:
+            lag = max(row.lag or 0, 0)
+            found[row.member.member_id] = found.get(row.member.member_id, 0) + lag
+    return found
+
+
+class FileSource:
+    """Logs and histories, and those in folders."""
+
+    def __init__(self, board: Board, paths: Sequence[Path]) -> None:
+        self._board = board
+        self._paths = paths
+        self._state: list[tuple[Path, int, int]] = []
+
+    def read(self) -> None:
+        """Read all files.
+
+        Raises:
+            ConfigError: one cannot be read, or there is none.
+        """
+        self._state = self._present()
+        if not self._state:
+            raise ConfigError(f"no file in {', '.join(map(str, self._paths))}")
+        explainer = Explainer(fewest_moves)
+        logs = read_sources([path for path, *_ in self._state], None, (), explainer)
+        self._board.show(explainer.finish())
+        self._board.remark("files", "; ".join(remarks_of(logs, explainer)))
+
+    def follow(self, interval: float, ended: threading.Event) -> None:
+        """Read the files again when one has changed, until the end."""
+        wait = interval
+        while not ended.wait(wait):
+            wait = interval
+            try:
+                if self._present() == self._state:
+                    continue
+                begin = time.monotonic()
+                self.read()
+                wait = max(interval, _PACE * (time.monotonic() - begin))
+            except (KohortError, OSError) as error:
+                self._board.remark("files", f"not read again: {error}")
+
+    def _present(self) -> list[tuple[Path, int, int]]:
+        """The files with their sizes and times of change."""
+        return [
+            (path, status.st_size, status.st_mtime_ns)
+            for path in self._files()
+            for status in (path.stat(),)
+        ]
+
+    def _files(self) -> Iterator[Path]:
+        for path in self._paths:
+            if path.is_dir():
+                yield from sorted(each for each in path.iterdir() if each.is_file())
+            elif path.exists():
+                yield path
+            else:
+                raise ConfigError(f"{path} is absent; name a log, a history, or a folder of them")

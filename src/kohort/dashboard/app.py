@@ -1,0 +1,140 @@
+"""The dashboard as an application of Starlette: one page, its files, one stream of events.
+
+In: a `Board`; requests of browsers. Out: answers that change nothing. Must not know: how groups are
+read, sockets. Needs the extra ``dashboard``.
+
+A page of another origin must not read this one. Browsers keep answers apart by origin, and the
+check of the Host header refuses a foreign name that resolves to this address (DNS rebinding). The
+policy of the page permits its own files only, and no name of a group or a client is ever HTML.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Sequence
+from typing import Final
+
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
+from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from kohort.dashboard.assets import asset
+from kohort.dashboard.board import Board, Reader
+
+LOCAL: Final = ("127.0.0.1", "localhost", "::1", "[::1]")
+"""The names of the loopback in a Host header."""
+MOST_STREAMS: Final = 200
+"""Open streams of events; further ones are refused."""
+_AGAIN_S: Final = 0.25
+_ALIVE_S: Final = 15.0
+"""A comment is sent so often, so that a broken connection is noticed."""
+_FILES: Final = {
+    "picture.js": "text/javascript",
+    "timeline.js": "text/javascript",
+    "dashboard.js": "text/javascript",
+    "style.css": "text/css",
+}
+_HEADERS: Final = (
+    (
+        b"content-security-policy",
+        b"default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+        b"base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    ),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cache-control", b"no-store"),
+)
+
+
+def application(
+    board: Board, hosts: Sequence[str] = LOCAL, more: Sequence[BaseRoute] = ()
+) -> Starlette:
+    """The application.
+
+    Args:
+        board: the groups to show.
+        hosts: names that a Host header may have; any other request is refused.
+        more: further pages, with the same checks.
+    """
+    streams = _Streams(board)
+    return Starlette(
+        routes=[
+            Route("/", _page),
+            Route("/favicon.ico", _nothing),
+            Route("/static/{name}", _file),
+            Route("/events", streams.open),
+            *more,
+        ],
+        middleware=[
+            Middleware(_Headers),
+            Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts), www_redirect=False),
+        ],
+    )
+
+
+class _Headers:
+    """Adds the headers that bound what a browser does with an answer."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def sent(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message.get("headers", ()), *_HEADERS]
+            await send(message)
+
+        await self._app(scope, receive, sent)
+
+
+def _page(_request: Request) -> Response:
+    return Response(asset("index.html"), media_type="text/html")
+
+
+def _nothing(_request: Request) -> Response:
+    return Response(status_code=204)
+
+
+def _file(request: Request) -> Response:
+    name = request.path_params["name"]
+    if name not in _FILES:
+        return PlainTextResponse("no such file", 404)
+    return Response(asset(name), media_type=_FILES[name])
+
+
+class _Streams:
+    """The open streams of events."""
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+        self._count = 0
+
+    async def open(self, request: Request) -> Response:
+        if self._count >= MOST_STREAMS:
+            return PlainTextResponse(f"{MOST_STREAMS} pages are open; close one", 503)
+        reader = Reader(request.query_params.get("group", ""))
+        return StreamingResponse(self._events(reader), media_type="text/event-stream")
+
+    async def _events(self, reader: Reader) -> AsyncIterator[str]:
+        self._count += 1
+        try:
+            told = time.monotonic()
+            yield "retry: 2000\n\n"
+            while not self._board.closed:
+                for name, values in self._board.news(reader):
+                    text = json.dumps(values, separators=(",", ":"))
+                    yield f"event: {name}\ndata: {text}\n\n"
+                    told = time.monotonic()
+                if time.monotonic() - told > _ALIVE_S:
+                    yield ": alive\n\n"
+                    told = time.monotonic()
+                await asyncio.sleep(_AGAIN_S)
+        finally:
+            self._count -= 1

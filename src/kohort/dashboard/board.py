@@ -1,0 +1,256 @@
+"""The groups that the dashboard shows: pictures, and the patterns in them. Shared by threads.
+
+In: records of a live cluster and looks at its groups, or explained groups of files. Out: messages
+for browsers: each reader gets all once, then only what changed. Must not know: how groups are read,
+HTTP.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+from kohort.explain.explaining import Explained, Told
+from kohort.explain.generations import Planner
+from kohort.explain.live import LiveGroup, LiveGroups
+from kohort.explain.picture import Cursor, Picture, picture_of
+from kohort.explain.stories import Rebalance
+
+_MINUTE_S: Final = 60.0
+MINUTES: Final = 60
+"""Minutes of the overview: the rebalances in each are counted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenMember:
+    """A member at a look."""
+
+    member: str
+    instance: str
+    client: str
+    host: str
+    partitions: int
+    lag: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """A group at a look."""
+
+    group: str
+    state: str
+    protocol: str
+    members: tuple[SeenMember, ...]
+    lag: int | None
+
+
+@dataclass(slots=True)
+class _Group:
+    """A group with all that is shown of it."""
+
+    picture: Picture
+    live: LiveGroup | None = None
+    told: Explained | None = None
+    seen: Seen | None = None
+    version: int = 0
+    findings: tuple[int, list[dict[str, Any]]] = (-1, [])
+    """The patterns, and the version of the group that they were found in."""
+
+
+@dataclass(slots=True)
+class Reader:
+    """One browser: the group that it shows, and the values that it has."""
+
+    group: str
+    had: Cursor = field(default_factory=Cursor)
+    version: int = -1
+    rows: dict[str, dict[str, Any]] = field(default_factory=dict)
+    head: dict[str, Any] = field(default_factory=dict)
+
+
+class Board:
+    """The groups of one source.
+
+    Args:
+        source: its name, for people.
+        planner: finds the fewest moves of a balanced assignment, as in `Generations`.
+        only: shows these groups only; all if empty.
+    """
+
+    def __init__(
+        self, source: str, planner: Planner | None = None, only: Sequence[str] = ()
+    ) -> None:
+        self.source = source
+        self.closed = False
+        """Whether the streams of all readers shall end."""
+        self._planner = planner
+        self._only = frozenset(only)
+        self._lock = threading.Lock()
+        self._live = LiveGroups(planner)
+        self._groups: dict[str, _Group] = {}
+        self._remarks: dict[str, str] = {}
+        self._now = 0.0
+
+    # -- what sources tell ------------------------------------------------------------------------
+
+    def feed(self, item: Told) -> None:
+        """A record of the offsets topic."""
+        group = getattr(item, "group", "")
+        if self._only and group not in self._only:
+            return
+        with self._lock:
+            self._live.feed(item)
+            if group not in self._groups and (live := self._live.groups.get(group)) is not None:
+                self._groups[group] = _Group(live.picture, live)
+
+    def restart(self, topics: Mapping[str, str]) -> None:
+        """Forget all records: the offsets topic is read from its begin. `topics`: names by id."""
+        with self._lock:
+            self._live = LiveGroups(self._planner)
+            self._live.name_topics(topics)
+            self._groups.clear()
+
+    def looked(self, seen: Iterable[Seen], at: float) -> None:
+        """The groups of a live cluster at a time; those that are not among them are gone."""
+        with self._lock:
+            self._now = at
+            present = {each.group: each for each in seen}
+            for name in self._groups.keys() - present.keys():
+                del self._groups[name]
+                self._live.forget(name)
+            for name, each in present.items():
+                group = self._groups.get(name)
+                if group is None:
+                    live = self._live.group(name, at)
+                    if live is None:
+                        continue
+                    group = self._groups[name] = _Group(live.picture, live)
+                group.seen = each
+                group.version += 1
+                group.picture.reach(at)
+                if each.lag is not None:
+                    group.picture.lagged(each.lag, at)
+
+    def show(self, explained: Iterable[Explained]) -> None:
+        """The groups of files; they replace those before."""
+        with self._lock:
+            before, self._groups = self._groups, {}
+            for each in explained:
+                name = each.story.group
+                if name in self._groups:  # two clusters have a group of this name
+                    name = f"{name} ({each.story.partition})"
+                if self._only and each.story.group not in self._only:
+                    continue
+                picture = picture_of(each.story)
+                old = before.get(name)
+                picture.edition = 0 if old is None else old.picture.edition + 1
+                version = 0 if old is None else old.version + 1
+                self._groups[name] = _Group(picture, told=each, version=version)
+                self._now = max(self._now, each.story.last or 0.0)
+
+    def remark(self, about: str, text: str) -> None:
+        """A sentence about the source that people must know; an empty one ends it."""
+        with self._lock:
+            self._remarks[about] = text
+            if not text:
+                del self._remarks[about]
+
+    # -- what readers get -------------------------------------------------------------------------
+
+    def explained(self, name: str) -> Explained | None:
+        """A group's story so far with the patterns in it; None if there is no such group."""
+        with self._lock:
+            group = self._groups.get(name)
+            return None if group is None else _explained(group)
+
+    def news(self, reader: Reader) -> list[tuple[str, dict[str, Any]]]:
+        """The events that a reader lacks: name and values."""
+        with self._lock:
+            events = [*self._overview(reader)]
+            if reader.group:
+                events += self._of_group(reader)
+            return events
+
+    def _overview(self, reader: Reader) -> Iterable[tuple[str, dict[str, Any]]]:
+        head = {"source": self.source, "remarks": [*self._remarks.values()]}
+        rows = {name: _row(name, group, self._now) for name, group in self._groups.items()}
+        changed = [row for name, row in rows.items() if reader.rows.get(name) != row]
+        gone = [name for name in reader.rows if name not in rows]
+        if head != reader.head or changed or gone:
+            reader.head, reader.rows = head, rows
+            yield "groups", {**head, "rows": changed, "gone": gone}
+
+    def _of_group(self, reader: Reader) -> Iterable[tuple[str, dict[str, Any]]]:
+        group = self._groups.get(reader.group)
+        if group is None:
+            if reader.version != -2:
+                reader.version, reader.had = -2, Cursor()
+                yield "missing", {"group": reader.group}
+            return
+        version = group.version + (0 if group.live is None else group.live.version)
+        if reader.version == version and reader.had.edition == group.picture.edition:
+            return
+        reader.version = version
+        message, reader.had = group.picture.message(reader.had)
+        seen = group.seen
+        members = [] if seen is None else [asdict(each) for each in seen.members]
+        values = {"group": reader.group, "picture": message, "members": members}
+        yield "group", {**values, "findings": _findings(group)}
+
+
+def _explained(group: _Group) -> Explained:
+    if group.told is not None:
+        return group.told
+    assert group.live is not None
+    return group.live.explained()
+
+
+def _findings(group: _Group) -> list[dict[str, Any]]:
+    version = 0 if group.live is None else group.live.version
+    if group.findings[0] != version:
+        found = [
+            {
+                "name": each.name,
+                "says": each.says,
+                "advice": each.advice,
+                "known": each.known.value,
+                "proof": ", ".join(f"{place.file}:{place.line}" for place in each.evidence),
+            }
+            for each in _explained(group).findings
+        ]
+        group.findings = version, found
+    return group.findings[1]
+
+
+def _row(name: str, group: _Group, now: float) -> dict[str, Any]:
+    """The line of a group in the overview."""
+    rebalances, seen = group.picture.rebalances, group.seen
+    begin = now - MINUTES * _MINUTE_S
+    minutes = [0] * MINUTES
+    recent = 0
+    cost = 0.0
+    for each in reversed(rebalances):
+        if each.ended is None or each.ended < begin:
+            break
+        minutes[min(MINUTES - 1, int((each.ended - begin) / _MINUTE_S))] += 1
+        recent += 1
+        cost += 0.0 if each.cost is None else each.cost.value
+    last = rebalances[-1] if rebalances else None
+    return {
+        "group": name,
+        "state": "" if seen is None else seen.state,
+        "protocol": "" if seen is None else seen.protocol,
+        "members": _members(last) if seen is None else len(seen.members),
+        "lag": None if seen is None else seen.lag,
+        "rebalances": recent,
+        "minutes": minutes,
+        "cost": round(cost, 1),
+        "last": None if last is None else last.ended,
+        "cause": "" if last is None else last.cause.value,
+    }
+
+
+def _members(last: Rebalance | None) -> int | None:
+    return None if last is None else last.members

@@ -1,0 +1,24 @@
+"""Serves a board to a test, on a free port of the loopback."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from kohort.dashboard.app import LOCAL
+from kohort.dashboard.board import Board
+from kohort.dashboard.serving import Server
+
+
+@contextmanager
+def served(board: Board) -> Iterator[int]:
+    """The port."""
+    server = Server(board, "127.0.0.1", 0, LOCAL)
+    thread = threading.Thread(target=server.serve)
+    thread.start()
+    try:
+        yield server.port
+    finally:
+        server.end()
+        thread.join()

@@ -1,0 +1,128 @@
+"""The dashboard over HTTP: its files, its stream, and requests that it refuses."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from http.client import HTTPConnection, HTTPResponse
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from tests.dashboard.serving import served
+from tests.explain.test_metering import settled
+
+from kohort.dashboard import app
+from kohort.dashboard.assets import asset
+from kohort.dashboard.board import Board
+
+HOSTILE = "<script>alert(1)</script>"
+
+
+@pytest.fixture
+def board() -> Board:
+    board = Board(HOSTILE)
+    board.feed(settled(1, 10.0, a=[0, 1], b=[2, 3]))
+    return board
+
+
+@pytest.fixture
+def port(board: Board) -> Iterator[int]:
+    with served(board) as port:
+        yield port
+
+
+@contextmanager
+def asked(port: int, path: str, method: str = "GET", **headers: str) -> Iterator[HTTPResponse]:
+    """The answer to a request; its connection is closed behind the block."""
+    with closing(HTTPConnection("127.0.0.1", port, timeout=20)) as connection:
+        connection.request(method, path, headers=headers)
+        with closing(connection.getresponse()) as answer:
+            yield answer
+
+
+def events(answer: HTTPResponse) -> Iterator[tuple[str, Any]]:
+    """Names and values of the events of a stream."""
+    name = ""
+    for line in answer:
+        key, _, text = line.decode().rstrip("\n").partition(": ")
+        if key == "event":
+            name = text
+        elif key == "data":
+            yield name, json.loads(text)
+
+
+def test_the_page_is_static_and_its_policy_permits_its_own_files_only(port: int) -> None:
+    with asked(port, "/") as answer:
+        assert answer.status == 200
+        assert answer.read().decode() == asset("index.html")
+        policy = answer.headers["content-security-policy"]
+    assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self';")
+    assert "frame-ancestors 'none'" in policy
+    for name in ("picture.js", "timeline.js", "dashboard.js", "style.css"):
+        with asked(port, f"/static/{name}") as answer:
+            assert answer.read().decode() == asset(name)
+            assert answer.headers["x-content-type-options"] == "nosniff"
+    for path in ("/static/index.html", "/static/..%2fapp.py", "/nothing"):
+        with asked(port, path) as answer:
+            assert answer.status == 404
+            assert answer.headers["content-security-policy"] == policy
+    assert "//" not in asset("index.html"), "nothing is loaded from elsewhere"
+
+
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "", "10.0.0.1:80"])
+def test_another_name_of_this_address_is_refused(port: int, host: str) -> None:
+    for path in ("/", "/events", "/static/style.css"):
+        with asked(port, path, Host=host) as answer:
+            assert answer.status == 400
+            assert HOSTILE not in answer.read().decode()
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1:1", "[::1]:9309"])
+def test_names_of_the_loopback_are_accepted(port: int, host: str) -> None:
+    with asked(port, "/", Host=host) as answer:
+        assert answer.status == 200
+
+
+def test_nothing_can_be_changed(port: int) -> None:
+    with asked(port, "/events", method="POST") as answer:
+        assert answer.status == 405
+
+
+def test_the_stream_tells_all_and_then_what_is_new(port: int, board: Board) -> None:
+    with asked(port, "/events?group=g") as answer:
+        stream = events(answer)
+        name, groups = next(stream)
+        assert (name, groups["source"]) == ("groups", HOSTILE)
+        name, group = next(stream)
+        assert name == "group"
+        assert sorted(group["picture"]["partitions"]) == ["t-0", "t-1", "t-2", "t-3"]
+        board.feed(settled(2, 20.0, b=[0, 1, 2, 3]))
+        assert next(stream)[0] == "groups"
+        name, group = next(stream)
+    assert [each["generation"] for each in group["picture"]["rebalances"]] == [2]
+    assert not group["picture"]["whole"]
+
+
+def test_a_group_with_any_name_is_asked_for(port: int) -> None:
+    with asked(port, f"/events?group={quote(HOSTILE)}") as answer:
+        stream = events(answer)
+        next(stream)
+        assert next(stream) == ("missing", {"group": HOSTILE})
+
+
+def test_streams_are_bounded(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app, "MOST_STREAMS", 1)
+    with asked(port, "/events") as first:
+        assert next(events(first))[0] == "groups"
+        with asked(port, "/events") as second:
+            assert (second.status, second.read()) == (503, b"1 pages are open; close one")
+
+
+def test_streams_end_with_the_server(board: Board) -> None:
+    with served(board) as port, ExitStack() as stack:
+        stream = events(stack.enter_context(asked(port, "/events")))
+        next(stream)
+        board.closed = True
+        assert list(stream) == []

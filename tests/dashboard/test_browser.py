@@ -1,0 +1,136 @@
+"""The pages in a headless Chromium: drawn, explored with keys and pointer, without execution."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from tests.chromium import Chromium, program
+from tests.dashboard.serving import served
+from tests.explain.test_metering import commit, settled
+from tests.explain.test_stories import done, joins, member
+
+from kohort.cli.explain import explain
+from kohort.dashboard.board import Board, Seen
+
+HOSTILE = "<img src=x onerror=alert(1)>"
+
+pytestmark = [pytest.mark.slow, pytest.mark.optional_peer]
+
+
+@pytest.fixture
+def browser(tmp_path: Path) -> Iterator[Chromium]:
+    path = program()
+    if path is None:
+        pytest.skip("no Chromium on the PATH")
+    folder = tmp_path / "profile"
+    with Chromium(path, folder, dark=True) as browser:
+        yield browser
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def told(browser: Chromium) -> str:
+    return str(browser.run("document.querySelector('.told').textContent"))
+
+
+def pixels(browser: Chromium, x: float, y: float) -> list[int]:
+    """The colour of the canvas at a place, in red, green, blue."""
+    place = f"({x} * devicePixelRatio, {y} * devicePixelRatio, 1, 1)"
+    found = browser.run(f"[...timeline.pen.getImageData{place}.data].slice(0, 3)")
+    return [int(value) for value in found]
+
+
+def harmless(browser: Chromium, own: str) -> None:
+    """No script of a name ran, nothing failed, and nothing was asked for elsewhere."""
+    bad = {"Runtime.exceptionThrown", "Page.javascriptDialogOpening"}
+    assert [event for event in browser.events if event["method"] in bad] == []
+    logged = [e["params"]["entry"] for e in browser.events if e["method"] == "Log.entryAdded"]
+    assert [entry["text"] for entry in logged if entry["level"] == "error"] == []
+    assert [url for url in browser.requested() if not url.startswith(own)] == []
+    assert browser.run("document.querySelectorAll('img').length") == 0
+
+
+def test_the_dashboard_follows_a_group_and_runs_no_names(browser: Chromium) -> None:
+    board = Board("kafka:9092")
+    board.feed(settled(1, 1000.0, **{"pod-1": [0, 1, 2, 3]}))
+    for number in range(4):
+        board.feed(commit(number, 5, 1012.0))
+
+    def look(at: float, lag: int) -> None:
+        board.looked([Seen(group="g", state="Stable", protocol="r", members=(), lag=lag)], at)
+
+    look(1020.0, 500)
+    with served(board) as port:
+        own = f"http://127.0.0.1:{port}/"
+        browser.open(own)
+        browser.until("document.querySelector('#groups a')")
+        browser.run("document.querySelector('#groups a').click()")
+        browser.until("timeline && timeline.data.order.length === 4")
+        board.feed(settled(2, 1030.0, **{"pod-1": [0, 1], HOSTILE: [2]}))
+        board.feed(commit(2, 9, 1031.0))
+        look(1040.0, 9000)
+        browser.until("document.querySelector('#rebalances tbody')?.rows[0]?.cells[9].textContent")
+        row = browser.run("document.querySelector('#rebalances tbody').rows[0].innerText")
+        assert "a new member joined (likely)" in row
+        assert HOSTILE in row
+        assert "≤ 19.0 s" in row
+        # The live picture stands still for the rest of the test.
+        browser.run("timeline.view = { from: 0, to: 40000 }, timeline.draw()")
+        browser.run("timeline.scroller.focus()")
+        browser.press("ArrowDown", "ArrowDown", "ArrowDown", "ArrowRight", "ArrowRight")
+        assert told(browser).startswith(f"00:17:10.000  t-2: owned by {HOSTILE} for ")
+        browser.press("ArrowDown")
+        assert told(browser) == "00:17:10.000  t-3: nobody consumes it  generation 2"
+        browser.press("m")
+        assert browser.run(
+            "[...Array(timeline.data.rows).keys()].map((r) => timeline.data.name(r))"
+        ) == [
+            "pod-1",
+            HOSTILE,
+        ]
+        browser.press("ArrowDown", "ArrowDown", "m", "f")
+        browser.run("timeline.draw()")
+        # A block has the colour of its owner, a partition without one is striped.
+        x = browser.run("timeline.place(35000)")
+        row_0, row_3 = (browser.run(f"50 + timeline.row * {row}") + 3 for row in (0, 3))
+        assert pixels(browser, x + 5, row_0) != pixels(browser, x + 5, row_0 + 2 * 18)
+        stripes = {tuple(pixels(browser, x + dx, row_3)) for dx in range(8)}
+        assert len(stripes) > 1
+        assert browser.run("timeline.data.lag.length") == 2
+        box = browser.run("(({x, y}) => [x, y])(timeline.scroller.getBoundingClientRect())")
+        browser.point(box[0] + x, box[1] + row_3)
+        browser.until("!document.querySelector('.tip').hidden")
+        tip = browser.run("document.querySelector('.tip').textContent")
+        assert "t-3: nobody consumes it" in tip
+        browser.run("timeline.cursor = { row: 0, at: 35000 }")
+        browser.press("Enter")
+        assert "generation 2" in browser.run(
+            "document.querySelector('#rebalances .chosen').dataset.told"
+        )
+        paper = browser.run("getComputedStyle(document.body).backgroundColor")
+        assert paper == "rgb(20, 23, 28)", "the page prefers dark colours"
+        harmless(browser, own)
+
+
+def test_the_page_of_explain_is_explored_with_keys(browser: Chromium, tmp_path: Path) -> None:
+    log = tmp_path / "hostile.log"
+    lines = [
+        joins(0, 4, member(HOSTILE, 1)),
+        *done(1, 5),
+        joins(60, 5, member("b", 2)),
+        *done(63, 6),
+    ]
+    log.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    made = tmp_path / "page.html"
+    assert CliRunner().invoke(explain, [str(log), "--html", str(made)]).exit_code == 0
+    browser.open(made.as_uri())
+    browser.run("document.querySelector('.scroller').focus()")
+    browser.press("ArrowRight", "ArrowRight", "Enter")
+    assert "generation 6: a new member joined" in told(browser)
+    browser.until("location.hash === '#g0r1'")
+    marked = browser.run("document.querySelector(':target').cells[1].textContent")
+    assert marked == "6"
+    harmless(browser, made.as_uri())
