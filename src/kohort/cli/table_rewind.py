@@ -56,6 +56,7 @@ def rewind(
         raise ConfigError("give one of --to-offset and --to-earliest")
     from kohort.spark.table import open_ledger, rewind_table  # noqa: PLC0415 - heavy
 
+    rewind_table(directory, {}, execute=False)
     with closing(open_ledger(directory)) as ledger:
         known, begins = ledger.all_positions(), ledger.begins()
     settings = parse_client_settings({**configured(), "bootstrap.servers": bootstrap})
