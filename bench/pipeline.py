@@ -2,10 +2,11 @@
 
     python -m bench.pipeline [--broker kohort kafka] [--value-bytes 100 1024] [--codec none lz4]
 
-Both sides run in one Spark session on ``local[2]`` and read the same topic with ``availableNow``:
-kohort's pipeline writes its exactly-once table; the peer (Spark's JVM source) writes Spark's plain
-Parquet, key and value only, with the same Parquet codec. The peer gets large fetches and large
-polls (``PEER_SETTINGS``); both get the same limit of a micro-batch.
+All sides run in one Spark session on ``local[2]`` and read the same topic with ``availableNow``.
+kohort's pipeline writes its exactly-once table: ``kohort`` without Spark's rows (ADR 0074),
+``rows`` through them. The peer (Spark's JVM source) writes Spark's plain Parquet, key and value
+only, with the same Parquet codec. The peer gets large fetches and large polls (``PEER_SETTINGS``);
+all get the same limit of a micro-batch.
 
 A case is one broker, value size and codec of the topic. In each case the sides take turns. A side
 warms up until its best steady rate grows by less than ``STILL_FASTER``; later rounds count. Steady
@@ -33,6 +34,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -204,7 +206,7 @@ class Setting:
     meter: CpuMeter
 
 
-def kohort_round(setting: Setting) -> Round:
+def kohort_round(setting: Setting, *, plain_reads: bool = True) -> Round:
     """Run kohort's pipeline as a user does, in a new group."""
     done = Round()
     config = PipelineConfig(
@@ -215,6 +217,7 @@ def kohort_round(setting: Setting) -> Round:
         output=setting.folder,
         available_now=True,
         limit=setting.case.batch,
+        plain_reads=plain_reads,
     )
 
     def report(progress: Progress) -> None:
@@ -258,7 +261,11 @@ def peer_round(setting: Setting) -> Round:
     return done
 
 
-SIDES: Final[dict[str, Callable[[Setting], Round]]] = {"kohort": kohort_round, "peer": peer_round}
+SIDES: Final[dict[str, Callable[[Setting], Round]]] = {
+    "kohort": kohort_round,
+    "rows": partial(kohort_round, plain_reads=False),
+    "peer": peer_round,
+}
 
 
 class Measurement:
@@ -307,7 +314,7 @@ class Measurement:
             f"{sum(used.values()):.2f} ({parts})",
             flush=True,
         )
-        if side == "kohort" and title == "round":
+        if side != "peer" and title == "round":
             client = parse_client_settings({"bootstrap.servers": setting.bootstrap})
             if not verify(folder, client).ok:
                 sys.exit(f"{setting.case}: kohort's table differs from the topic")
@@ -416,7 +423,7 @@ def main() -> None:
     parser.add_argument("--no-peer", action="store_true")
     parser.add_argument("--conf", action="append", default=[], metavar="NAME=VALUE")
     given = parser.parse_args()
-    sides = ["kohort"] if given.no_peer else ["kohort", "peer"]
+    sides = ["kohort", "rows"] if given.no_peer else [*SIDES]
     conf = dict(setting.split("=", 1) for setting in given.conf)
     if "peer" in sides:
         try:

@@ -143,3 +143,36 @@ def test_sql_that_is_not_row_wise_is_refused_with_the_reason(
         apply_sql(spark, records, sql)
     assert said in str(raised.value)
     assert "+-" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("sql", "columns"),
+    [
+        ("SELECT value FROM records", [("value", False)]),
+        (
+            "SELECT * FROM records",
+            [(n, False) for n in ("key", "value", "timestamp", "timestampType")],
+        ),
+        ("SELECT offset, CAST(key AS STRING) AS k, topic FROM records", [("key", True)]),
+        (
+            "WITH a AS (SELECT CAST(value AS STRING) v, value FROM records) "
+            "SELECT b.value, b.v AS w FROM (SELECT * FROM a) AS b",
+            [("value", False), ("value", True)],
+        ),
+        ("FROM records |> SELECT timestamp AS at", [("timestamp", False)]),
+        ("SELECT upper(CAST(value AS STRING)) AS v FROM records", None),
+        ("SELECT CAST(CAST(value AS STRING) AS INT) AS n FROM records", None),
+        ("SELECT CAST(offset AS STRING) AS o FROM records", None),
+        ("SELECT value FROM records WHERE key IS NOT NULL", None),
+        ("SELECT value, 1 AS one FROM records", None),
+        ("SELECT value, topic AS dead_letter FROM records", None),
+    ],
+)
+def test_a_query_is_plain_if_it_only_selects_columns(
+    spark: Any, records: Any, sql: str, columns: list[tuple[str, bool]] | None
+) -> None:
+    from kohort.spark.plain_queries import PlainColumn
+    from kohort.spark.rowwise import apply_sql
+
+    expected = None if columns is None else tuple(PlainColumn(*column) for column in columns)
+    assert apply_sql(spark, records, sql).plain == expected

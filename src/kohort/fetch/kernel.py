@@ -52,7 +52,9 @@ _numbers = types.Array(types.int64, 1, "C")
 _table = types.Array(types.int64, 2, "C")
 
 
-def _compiled(signature: Any) -> Callable[[Any], Any]:
+def compiled(signature: Any) -> Callable[[Any], Any]:
+    """A decorator that compiles a function for a signature; numba keeps the result in its cache."""
+
     def compile_(function: Any) -> Any:
         try:
             return njit(signature, cache=True, nogil=True)(function)
@@ -90,7 +92,7 @@ def _copy(_typing: Any, to: Any, to_at: Any, source: Any, source_at: Any, count:
     return types.void(to, types.int64, source, types.int64, types.int64), emit
 
 
-@_compiled(_int(_bytes, _int, _int, _int, _int, _int, _int, _int, _table, _int))
+@compiled(_int(_bytes, _int, _int, _int, _int, _int, _int, _int, _table, _int))
 def scan(
     data: Any,
     count: int,
@@ -161,7 +163,7 @@ def scan(
     return row if at == size else -6
 
 
-@_compiled(_int(_bytes, _table, _int, _int, _int, _edges, _room, _int))
+@compiled(_int(_bytes, _table, _int, _int, _int, _edges, _room, _int))
 def gather(
     data: Any, table: Any, field: int, row: int, stop: int, edges: Any, room: Any, at: int
 ) -> int:
@@ -189,7 +191,7 @@ def gather(
     return at
 
 
-@_compiled(_int(_bytes, _table, _int, _int, _numbers))
+@compiled(_int(_bytes, _table, _int, _int, _numbers))
 def count_headers(data: Any, table: Any, row: int, stop: int, counts: Any) -> int:
     """Write the number of headers of rows to ``counts``; their sum, or a problem."""
     total = 0
@@ -203,7 +205,7 @@ def count_headers(data: Any, table: Any, row: int, stop: int, counts: Any) -> in
     return total
 
 
-@_compiled(_int(_bytes, _table, _int, _int, _numbers, _table, _int))
+@compiled(_int(_bytes, _table, _int, _int, _numbers, _table, _int))
 def scan_headers(
     data: Any, table: Any, row: int, stop: int, counts: Any, headers: Any, to: int
 ) -> int:

@@ -44,7 +44,7 @@ _KNOWN: Final = {
     "bootstrap", "subscribe", "subscribepattern", "group.id", "startingoffsets",
     "maxoffsetspertrigger", "maxbytespertrigger", "includeheaders", "failondataloss", "ledger",
     "application", "readtasks", "idlewaitms", "drainfile", "batchintervalms", "wholepartitions",
-    "statecopies", "minoffsetspertrigger", "maxtriggerdelay",
+    "statecopies", "minoffsetspertrigger", "maxtriggerdelay", "piecesonly",
 }  # fmt: skip
 _UNITS: Final = {
     "ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3_600, "d": 86_400,
@@ -80,6 +80,8 @@ class SourceOptions:
         max_delay_s: longest time from the beginning of a batch to the next one, if there are
             records but fewer than ``min_offsets``. With ``availableNow`` both have no effect.
         include_headers: whether to read the headers of records.
+        pieces_only: make one row for each task, which holds the pieces to read
+            (``kohort.spark.plain_reading``); else one row for each record.
         fail_on_data_loss: stop when records were deleted or lost before they were read; else
             continue behind them.
     """
@@ -100,6 +102,7 @@ class SourceOptions:
     min_offsets: int
     max_delay_s: float
     include_headers: bool
+    pieces_only: bool
     fail_on_data_loss: bool
 
 
@@ -154,6 +157,7 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         min_offsets=_min_offsets(options),
         max_delay_s=_time(options, "maxtriggerdelay", "15m"),
         include_headers=_word(options, "includeheaders", "false", "true", "false") == "true",
+        pieces_only=_word(options, "piecesonly", "false", "true", "false") == "true",
         fail_on_data_loss=_word(options, "failondataloss", "true", "true", "false") == "true",
     )
 

@@ -137,6 +137,11 @@ class ParquetSink:
         files = [written_file(report.file) for report in reports]
         committed = self._ledger.commit(self._application, files, self._query_name)
         self._discard(files, committed)
+        self._note_written(batch_id, files)
+
+    def rows_of(self, batch_id: int, counted: int) -> int:
+        """The number of records in a batch, of which Spark has counted the rows of the source."""
+        return counted
 
     def _frame_of(self, query: RowwiseQuery, *, refuse_large: bool) -> DataFrame:
         return table_frame(query, refuse_large=refuse_large)
@@ -149,6 +154,9 @@ class ParquetSink:
                 if field.name != DEAD_LETTER and not field.name.startswith(HIDDEN)
             ]
         )
+
+    def _note_written(self, batch_id: int, files: Sequence[WrittenFile]) -> None:
+        """Take note of the files of a committed batch."""
 
     def _writer(self, mark: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
         """The function that writes the rows of a task."""

@@ -12,7 +12,7 @@ import threading
 import uuid
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -21,6 +21,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors.exceptions.base import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamReader
 
 from kohort.model.errors import ConfigError, KohortError
 from kohort.spark.checkpoints import Checkpoint, locked_checkpoint
@@ -30,6 +31,7 @@ from kohort.spark.kafka_topics import KafkaTopics
 from kohort.spark.ledger import Ledger
 from kohort.spark.options import DEFAULT_LIMIT_BYTES, SourceOptions, parse_options
 from kohort.spark.parquet_sink import SMALL_ROW, ParquetSink
+from kohort.spark.plain_sink import PlainSink
 from kohort.spark.rowwise import apply_sql
 from kohort.spark.session import (
     java_status,
@@ -39,7 +41,7 @@ from kohort.spark.session import (
     stop_sources,
     stop_workers,
 )
-from kohort.spark.source import KohortDataSource
+from kohort.spark.source import SCHEMA, KohortDataSource
 from kohort.spark.state.copies import COPIES
 from kohort.spark.state.sink import StateSink, check_state
 from kohort.spark.state.stage import Loaded, load_stage
@@ -87,6 +89,7 @@ class PipelineConfig:
         limit_bytes: most bytes of a micro-batch, as far as samples tell them.
         trigger_ms: least time between the beginnings of two micro-batches.
         skip_deleted: continue behind records that were deleted before they were read.
+        plain_reads: whether the rows of a plain query bypass Spark's JVM (ADR 0074).
         drain_s: longest time for the group to take all partitions away after ``drain`` is set.
         kafka: further client settings by Kafka's names.
         spark: further Spark settings.
@@ -112,6 +115,7 @@ class PipelineConfig:
     limit_bytes: int = DEFAULT_LIMIT_BYTES
     trigger_ms: int = 500
     skip_deleted: bool = False
+    plain_reads: bool = True
     drain_s: float = 0.0
     kafka: Mapping[str, str] = field(default_factory=dict)
     spark: Mapping[str, str] = field(default_factory=dict)
@@ -249,9 +253,8 @@ class Application:
         started()
         before_stop = stop_workers if self.own_session else _nothing
         try:
-            _watch(
-                query, self._note, self.stop, self.draining, before_stop, checkpoint=self.checkpoint
-            )
+            note = partial(self._note, sink)
+            _watch(query, note, self.stop, self.draining, before_stop, checkpoint=self.checkpoint)
         except PythonLate:
             return self._note_late_start()
         except KohortError:
@@ -267,23 +270,7 @@ class Application:
         tasks = str(spark.sparkContext.defaultParallelism)
         source = spark.readStream.format("kohort").options(**options).option("readTasks", tasks)
         source = source.option("batchIntervalMs", str(self._interval_ms()))
-        query = apply_sql(spark, source.load(), config.sql)
-        output = config.output.resolve()
-        if self.loaded is None:
-            check_state(self.ledger, output, None)
-            sink = ParquetSink(
-                output, self.ledger, options["application"], query, evolve=config.evolve
-            )
-        else:
-            copies = options.get("stateCopies")
-            sink = StateSink(
-                output,
-                self.ledger,
-                options["application"],
-                query,
-                loaded=self.loaded,
-                copies=Path(copies) if copies else None,
-            )
+        sink = self._make_sink(source, options)
         writer = (
             sink.frame.writeStream.queryName(self.checkpoint.name)
             .foreachBatch(sink.write_batch)
@@ -293,14 +280,45 @@ class Application:
             return writer.trigger(availableNow=True).start(), sink
         return writer.trigger(processingTime=f"{config.trigger_ms} milliseconds").start(), sink
 
+    def _make_sink(self, source: DataStreamReader, options: Mapping[str, str]) -> ParquetSink:
+        spark, ledger, sql = self.spark, self.ledger, self.config.sql
+        output, application = self.config.output.resolve(), options["application"]
+        if self.loaded is not None:
+            copies = options.get("stateCopies")
+            return StateSink(
+                output,
+                ledger,
+                application,
+                apply_sql(spark, source.load(), sql),
+                loaded=self.loaded,
+                copies=Path(copies) if copies else None,
+            )
+        check_state(ledger, output, None)
+        # A plain query never runs on Spark, so its records may be any frame with their columns.
+        query = apply_sql(spark, spark.createDataFrame([], SCHEMA), sql)
+        evolve = self.config.evolve
+        if query.plain is None or evolve or not self.config.plain_reads:
+            query = apply_sql(spark, source.load(), sql)
+            return ParquetSink(output, ledger, application, query, evolve=evolve)
+        return PlainSink(
+            output,
+            ledger,
+            application,
+            query,
+            columns=query.plain,
+            tasks=source.option("piecesOnly", "true").load(),
+            source=parse_options(options),
+        )
+
     def _interval_ms(self) -> int:
         given = self.config.commit_interval_s
         if given is None:
             given = 0.0 if self.ledger.names_files_of_pieces else DELTA_COMMIT_INTERVAL_S
         return round(1_000 * given)
 
-    def _note(self, progress: Progress) -> None:
+    def _note(self, sink: ParquetSink, progress: Progress) -> None:
         self.late_starts = 0
+        progress = replace(progress, rows=sink.rows_of(progress.batch, progress.rows))
         if self.own_session and not progress.rows:
             stop_planners()
         self.report(progress)

@@ -8,7 +8,6 @@ Spark's parser and analyzer read the SQL; the check reads their plan, not the te
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -18,6 +17,8 @@ from pyspark.sql.types import StringType
 
 from kohort.model.errors import ConfigError
 from kohort.spark.layout import DEAD_LETTER, HIDDEN, PLACE, RECORD_HASH
+from kohort.spark.plain_queries import PlainColumn, plain_columns
+from kohort.spark.plans import items, nodes
 
 VIEW = "records"
 CARRIED = (*PLACE, "key", "value")
@@ -62,6 +63,7 @@ class RowwiseQuery:
         filtering: whether the query can drop records.
         unrepeatable: why a second run may drop other records; None if it drops the same ones.
         dead_letters: whether the query has a ``dead_letter`` column.
+        plain: the record's columns behind ``columns``; None if the query computes anything.
     """
 
     sql: str
@@ -70,6 +72,7 @@ class RowwiseQuery:
     filtering: bool
     unrepeatable: str | None
     dead_letters: bool
+    plain: tuple[PlainColumn, ...] | None
 
 
 def apply_sql(spark: SparkSession, records: DataFrame, sql: str) -> RowwiseQuery:
@@ -95,7 +98,7 @@ def apply_sql(spark: SparkSession, records: DataFrame, sql: str) -> RowwiseQuery
     _check(analyzed, source)
     carried = [source.attributes[name] for name in CARRIED]
     names = _column_names(analyzed, source)
-    plan = _project(jvm, _carry(jvm, analyzed, carried), [*_items(analyzed.output()), *carried])
+    plan = _project(jvm, _carry(jvm, analyzed, carried), [*items(analyzed.output()), *carried])
     frame = DataFrame(_dataset(jvm, session, plan), spark).toDF(
         *names, *(HIDDEN + name for name in CARRIED)
     )
@@ -104,9 +107,10 @@ def apply_sql(spark: SparkSession, records: DataFrame, sql: str) -> RowwiseQuery
         sql=sql,
         frame=frame,
         columns=tuple(n for n in names if n != DEAD_LETTER and not n.startswith(HIDDEN)),
-        filtering=any(node.nodeName() == "Filter" for node in _nodes(analyzed)),
+        filtering=any(node.nodeName() == "Filter" for node in nodes(analyzed)),
         unrepeatable=_unrepeatable(jvm, analyzed),
         dead_letters=dead_letters,
+        plain=None if dead_letters else _plain(analyzed, source, names),
     )
 
 
@@ -115,11 +119,22 @@ class _View:
 
     def __init__(self, jvm: Any, records: DataFrame) -> None:
         self.plan = records._jdf.queryExecution().analyzed()
-        self.attributes = {attribute.name(): attribute for attribute in _items(self.plan.output())}
+        self.attributes = {attribute.name(): attribute for attribute in items(self.plan.output())}
         self.ids = {attribute.exprId() for attribute in self.attributes.values()}
 
     def is_source(self, node: Any) -> bool:
-        return bool({attribute.exprId() for attribute in _items(node.output())} == self.ids)
+        return bool({attribute.exprId() for attribute in items(node.output())} == self.ids)
+
+
+def _plain(plan: Any, source: _View, names: list[str]) -> tuple[PlainColumn, ...] | None:
+    columns = plain_columns(plan, {a.exprId(): name for name, a in source.attributes.items()})
+    if columns is None:
+        return None
+    return tuple(
+        column
+        for name, column in zip(names, columns, strict=True)
+        if not name.startswith(HIDDEN)  # every row has these columns anyway
+    )
 
 
 def _check(plan: Any, source: _View) -> None:
@@ -135,7 +150,7 @@ def _check(plan: Any, source: _View) -> None:
             continue
         if node.nodeName() not in _ROW_WISE:
             raise _refused(_WHAT.get(node.nodeName(), node.nodeName()))
-        waiting.extend(_items(node.children()))
+        waiting.extend(items(node.children()))
     if reads != 1:
         raise _refused("a query that does not read FROM records")
 
@@ -144,18 +159,18 @@ def _carry(jvm: Any, plan: Any, carried: list[Any]) -> Any:
     """The plan with the columns of the record added to every projection."""
     if plan.nodeName() == "View":
         return plan
-    children = [_carry(jvm, child, carried) for child in _items(plan.children())]
+    children = [_carry(jvm, child, carried) for child in items(plan.children())]
     if plan.nodeName() != "Project":
         return plan.withNewChildren(_sequence(jvm, children))
-    present = {column.exprId() for column in _items(plan.projectList())}
+    present = {column.exprId() for column in items(plan.projectList())}
     missing = [column for column in carried if column.exprId() not in present]
-    return _project(jvm, children[0], [*_items(plan.projectList()), *missing])
+    return _project(jvm, children[0], [*items(plan.projectList()), *missing])
 
 
 def _unrepeatable(jvm: Any, plan: Any) -> str | None:
     """Why the query's filters may decide differently about the same record in a second run."""
-    filters = [node for node in _nodes(plan) if node.nodeName() == "Filter"]
-    if not all(node.deterministic() for one in filters for node in _nodes(one)):
+    filters = [node for node in nodes(plan) if node.nodeName() == "Filter"]
+    if not all(node.deterministic() for one in filters for node in nodes(one)):
         return "its SQL filters by chance"
     of_the_moment = jvm.org.apache.spark.sql.catalyst.trees.TreePattern.CURRENT_LIKE()
     if any(one.containsPattern(of_the_moment) for one in filters):
@@ -166,7 +181,7 @@ def _unrepeatable(jvm: Any, plan: Any) -> str | None:
 def _column_names(plan: Any, source: _View) -> list[str]:
     """Names for the query's columns; columns that every row has anyway get hidden names."""
     names: list[str] = []
-    for number, column in enumerate(_items(plan.output())):
+    for number, column in enumerate(items(plan.output())):
         name = str(column.name())
         if name.lower() in PLACE:
             if column.exprId() != source.attributes[name.lower()].exprId():
@@ -226,16 +241,6 @@ def _project(jvm: Any, child: Any, columns: list[Any]) -> Any:
 
 def _sequence(jvm: Any, values: list[Any]) -> Any:
     return jvm.org.apache.spark.api.python.PythonUtils.toSeq(values)
-
-
-def _items(sequence: Any) -> Iterator[Any]:
-    return (sequence.apply(index) for index in range(sequence.size()))
-
-
-def _nodes(plan: Any) -> Iterator[Any]:
-    yield plan
-    for child in _items(plan.children()):
-        yield from _nodes(child)
 
 
 def _first_lines(error: PySparkException) -> str:

@@ -40,6 +40,8 @@ SCHEMA = (
     "key binary, value binary, topic string, `partition` int, `offset` bigint, "
     "timestamp timestamp, timestampType int"
 )
+TASKS = "pieces binary"
+"""One row for each task, see ``kohort.spark.plain_reading.task_row``."""
 HEADERS = ", headers array<struct<key: string, value: binary>>"
 _SIGTERM_STATUS: Final = 128 + signal.SIGTERM
 
@@ -53,9 +55,11 @@ class KohortDataSource(DataSource):
         return "kohort"
 
     def schema(self) -> str:
-        """Spark's Kafka columns; headers on demand."""
-        wanted = parse_options(self.options).include_headers
-        return SCHEMA + (HEADERS if wanted else "")
+        """Spark's Kafka columns, headers on demand; or the pieces of tasks."""
+        options = parse_options(self.options)
+        if options.pieces_only:
+            return TASKS
+        return SCHEMA + (HEADERS if options.include_headers else "")
 
     def streamReader(self, schema: StructType) -> KohortStreamReader:
         """A reader for one query."""
@@ -117,9 +121,15 @@ class KohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """See ``kohort.spark.reading``. Runs on an executor, perhaps more than once."""
-        from kohort.spark.reading import read_pieces, warm_up  # noqa: PLC0415
-
         assert isinstance(partition, PiecesPartition)
+
+        if self._options.pieces_only:
+            from kohort.spark.plain_reading import task_row  # noqa: PLC0415
+
+            yield task_row(partition.pieces)
+            return
+
+        from kohort.spark.reading import read_pieces, warm_up  # noqa: PLC0415
 
         if partition.warm_up:
             warm_up(self._options.client)

@@ -1,0 +1,47 @@
+"""Plain queries: a task reads the records and writes the rows without Spark's JVM."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from tests.spark.conftest import Feed, Record
+
+pytest.importorskip("pyspark", reason="pip install 'kohort[spark]'")
+
+from kohort.spark.verify import verify
+
+pytestmark = [pytest.mark.slow, pytest.mark.spark]
+
+
+def test_a_plain_query_writes_the_same_table_with_and_without_spark_s_rows(
+    run: Callable[..., list[Any]], feed: Callable[..., Feed], tmp_path: Path
+) -> None:
+    records: list[Record] = [
+        (None, b"no key"), (b"tombstone", None), (b"\xff\xfe", b"not UTF-8: \xff"), (b"", b""),
+    ]  # fmt: skip
+    source = feed(2, [*records, *((b"k", b"%d" % n) for n in range(100))])
+    sql = (
+        "SELECT key, CAST(v AS STRING) AS text, timestamp AS at, timestampType, topic, offset "
+        "FROM (SELECT *, value AS v FROM records)"
+    )
+    tables: list[list[pa.Table]] = []
+    for plain in (True, False):
+        output = tmp_path / f"plain-{plain}"
+        progress = run(source, sql, output, group=str(output), limit=60, plain_reads=plain)
+        assert [batch.rows for batch in progress] == [0, 60, 44]
+        files = sorted((output / "data").rglob("*.parquet"))
+        found = [pq.ParquetFile(path).read() for path in files]
+        tables.append(sorted(found, key=lambda table: table.slice(0, 1).to_pydict().__repr__()))
+        assert verify(output, source.settings).ok
+    assert sum(table.num_rows for table in tables[0]) == 104
+    assert [t.schema for t in tables[0]] == [t.schema for t in tables[1]]
+    # Invalid UTF-8 has no Python text.
+    bytes_ = [
+        [t.set_column(5, "text", t["text"].cast(pa.binary())) for t in all_] for all_ in tables
+    ]
+    assert [t.to_pydict() for t in bytes_[0]] == [t.to_pydict() for t in bytes_[1]]
