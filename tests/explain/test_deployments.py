@@ -82,6 +82,31 @@ def test_an_expired_member_died_a_session_earlier_and_may_be_back_before_it_expi
     assert evidence.figures["partition.assignment.strategy"].value == "cooperative-sticky"
 
 
+def test_a_record_that_is_read_after_the_log_ends_no_later_life() -> None:
+    """Files are read first, then the offsets topic from its beginning."""
+    evidence = Evidence()
+    reader = LogReader("broker.log")
+    for number, text in enumerate(RESTART, 1):
+        for event in reader.read(number, text):
+            evidence.feed(event)
+    begin = reader.read(9, joins(0, 0, "x"))[0].at or 0.0
+    present = SettledMember(member=member("svc", 1), client="svc")
+    for generation, at in ((4, begin + 10), (5, begin + 102)):
+        members = (present,) if generation == 4 else ()
+        evidence.feed(
+            Settled(
+                group="g",
+                generation=generation,
+                at=at,
+                protocol="range",
+                members=members,
+                place=Place("offsets", generation),
+            )
+        )
+    (incident,) = evidence.deployment().incidents
+    assert (incident.what, away(incident)) == (What.STOPPED, 12.5)
+
+
 def test_a_member_that_is_back_right_after_its_expiry_was_paused() -> None:
     lines = [
         expires(145, member("svc", 1)),

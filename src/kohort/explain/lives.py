@@ -86,6 +86,8 @@ class Lives:
     """Member id by partition."""
     _progress: dict[str, tuple[float, int]] = field(default_factory=dict)
     """The last commit of each partition: time and offset."""
+    _recorded: bool = False
+    """Whether there was a record of the group."""
     _sources: dict[str, str] = field(default_factory=dict)
     """Member id by client or container."""
 
@@ -124,7 +126,8 @@ class Lives:
         self.protocols[record.protocol] += 1
         self.last_protocol = record.protocol or self.last_protocol
         known = {member.member for member in record.members}
-        first = not any(life.joined for life in self.lives.values()) and record.generation > 1
+        first = not self._recorded and record.generation > 1
+        self._recorded = True
         for member in record.members:
             life = self._life(member.member)
             life.client = life.client or member.client
@@ -141,7 +144,9 @@ class Lives:
                 self._topic(str(partition))
                 self._owner[str(partition)] = member.member
         for life in self.lives.values():
-            if life.joined and life.gone is None and life.member not in known:
+            # Files are read before the offsets topic: a life may begin after this record.
+            there = life.joined and life.gone is None and (life.came or 0.0) <= record.at
+            if there and life.member not in known:
                 replaced = life.instance and any(
                     m.instance == life.instance for m in record.members
                 )
