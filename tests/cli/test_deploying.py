@@ -1,0 +1,39 @@
+"""The manifest for Kubernetes in the documentation: its options exist, and its schema is kept."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from kohort.cli.output import name_and_value
+from kohort.cli.pipeline import pipeline
+from kohort.client.config import parse_client_settings
+
+MANIFEST = Path(__file__).parents[2] / "docs" / "deploying" / "kubernetes.yaml"
+
+
+def test_the_manifest_starts_pipelines_with_options_that_exist() -> None:
+    lines = MANIFEST.read_text(encoding="utf-8").splitlines()
+    args = [found[1] for line in lines if (found := re.match(r" +- (--\S+)", line))]
+    options = pipeline.make_context("pipeline", [arg.replace("$(POD)", "lake-0") for arg in args])
+    settings = dict(name_and_value("--set", text) for text in options.params["kafka"])
+    client = parse_client_settings({**settings, "bootstrap.servers": options.params["bootstrap"]})
+    assert client.group_instance_id == "lake-0"
+    assert options.params["name"] == "lake-0"
+    # The SQL and the table are in folders that the pod mounts.
+    mounted = re.findall(r"mountPath: ([^,}]+)", MANIFEST.read_text(encoding="utf-8"))
+    used = [str(options.params[name].parent) for name in ("sql_file", "output")]
+    assert sorted(used) == sorted(mounted)
+    assert re.search(rf"^  {options.params['sql_file'].name}: \|$", "\n".join(lines), re.MULTILINE)
+
+
+@pytest.mark.optional_peer
+def test_the_manifest_keeps_the_schema_of_kubernetes() -> None:
+    schemas = pytest.importorskip("kubernetes_validate", reason="pip install kubernetes-validate")
+    yaml = pytest.importorskip("yaml")
+    documents = list(yaml.safe_load_all(MANIFEST.read_text(encoding="utf-8")))
+    assert len(documents) == 3
+    for document in documents:
+        schemas.validate(document, schemas.latest_version(), strict=True)
