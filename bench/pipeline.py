@@ -215,6 +215,8 @@ def kohort_round(setting: Setting, *, plain_reads: bool = True) -> Round:
         group=f"{setting.case.topic}-{setting.folder.name}",
         sql="SELECT key, value FROM records",
         output=setting.folder,
+        # Both sides write Parquet files.
+        table="parquet",
         available_now=True,
         limit=setting.case.batch,
         plain_reads=plain_reads,
