@@ -271,7 +271,7 @@ def test_a_long_chain_of_changes_becomes_a_snapshot_and_old_files_go(
 @pytest.mark.slow
 @pytest.mark.parametrize("stage", [SESSIONS, COUNTS], ids=["sessions", "counts"])
 @given(script=st.lists(actions, min_size=10, max_size=40), zombie_confirmed=st.booleans())
-@examples(4)
+@examples(3)
 def test_rows_and_late_records_equal_a_plain_computation_under_kills_and_moves(
     stage: Windows, script: list[tuple[str, object, int]], zombie_confirmed: bool
 ) -> None:

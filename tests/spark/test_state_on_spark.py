@@ -15,7 +15,7 @@ from tests.tidy.blocks import block_with
 from kohort.model.errors import ConfigError
 from kohort.spark.verify import verify
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark]
+pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(600)]
 
 LOG = Path(__file__).parents[1] / "data" / "access_log_1000.txt"
 PAGE = "docs/howto/state-on-spark.md"

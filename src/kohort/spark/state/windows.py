@@ -158,13 +158,14 @@ class Windows:
             nothing if fold.column is None else _plain(rows.column(fold.column))
             for fold in self._folds.values()
         ]
-        keys = [_plain(rows.column(name)) for name in self._keys]
-        numbers = range(rows.num_rows)
+        keys = list(zip(*(_plain(rows.column(name)) for name in self._keys), strict=True))
+        keys = keys or [()] * rows.num_rows
+        texts = {key: json.dumps(key).encode() for key in set(keys)}
         turn.run(
             rows.column(_OFFSET).to_pylist(),
             _plain(rows.column(self._time)),
-            [json.dumps([column[n] for column in keys]).encode() for n in numbers],
-            [[column[n] for column in folded] for n in numbers],
+            [texts[key] for key in keys],
+            list(zip(*folded, strict=True)) if folded else nothing,
         )
         return self._made(turn, self.schema(rows.schema))
 
@@ -172,7 +173,7 @@ class Windows:
         if not turn.closed and not turn.refused:
             return None
         late = [None] * len(turn.refused)
-        keys = [json.loads(key) for _, key, _ in turn.closed]
+        keys = [json.loads(key.decode()) for _, key, _ in turn.closed]
         windows = [window for _, _, window in turn.closed]
         columns = [[key[n] for key in keys] for n in range(len(self._keys))]
         columns += [[window.begin for window in windows], [window.end for window in windows]]
@@ -206,6 +207,7 @@ class _Turn:
         self._grace = grace
         self._sessions = sessions
         self._hows = [fold.how for fold in folds.values()]
+        self._folds = [_FOLDED[how] for how in self._hows]
         self._first = [0 if how == "count" else None for how in self._hows]
         self._state = state
         self._open: dict[bytes, list[_Window]] = {}
@@ -243,16 +245,22 @@ class _Turn:
         near = [one for one in windows if one.begin < end and begin < one.end]
         if not near and clock is not None and end + self._grace <= clock:
             return False
-        window = _Window(begin, end, list(self._first))
-        for one in near:
+        if near:
+            window, *others = near
+            before = window.end
+        else:
+            window, others, before = _Window(begin, end, list(self._first)), [], None
+            windows.append(window)
+        for one in others:
             windows.remove(one)
             window.begin, window.end = min(window.begin, one.begin), max(window.end, one.end)
             merged = zip(self._hows, window.values, one.values, strict=True)
             window.values = [_MERGED[how](old, other) for how, old, other in merged]
-        folded = zip(self._hows, window.values, new, strict=True)
-        window.values = [_FOLDED[how](old, value) for how, old, value in folded]
-        windows.append(window)
-        if not (len(near) == 1 and near[0].end == window.end):
+        window.begin = min(window.begin, begin)
+        window.end = max(window.end, end)
+        for n, fold in enumerate(self._folds):
+            window.values[n] = fold(window.values[n], new[n])
+        if window.end != before:
             heapq.heappush(self._due, (window.end + self._grace, key))
         return True
 
@@ -268,7 +276,7 @@ class _Turn:
         known = self._open.get(key)
         if known is None:
             text = self._state.get(_OPEN + key)
-            known = [] if text is None else [_Window(*each) for each in json.loads(text)]
+            known = [] if text is None else [_Window(*each) for each in json.loads(text.decode())]
             self._open[key] = known
             self._stored[key] = {one.end + self._grace for one in known}
         return known
