@@ -100,6 +100,7 @@ function takeGroup(event) {
     element("div", "proof", each.proof),
   )));
   drawRebalances();
+  find("#present").hidden = values.members.length === 0;
   find("#members tbody").replaceChildren(...values.members.map((each) => line(
     [each.instance || each.member, each.client, each.host, count(each.partitions), count(each.lag)],
     0,

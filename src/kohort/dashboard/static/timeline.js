@@ -111,7 +111,7 @@ class Timeline {
     pen.fillStyle = this.ink.paper;
     pen.fillRect(0, 0, 8, 8);
     pen.strokeStyle = this.ink.gap;
-    pen.lineWidth = 2;
+    pen.lineWidth = 3;
     for (const by of [-8, 0, 8]) {
       pen.beginPath();
       pen.moveTo(by - 1, 9);
