@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any
 
 import confluent_kafka
 import pytest
@@ -14,7 +17,10 @@ from tests.client.stage import until
 from kohort import Consumer
 from kohort.broker.embedded import EmbeddedBroker
 from kohort.client.admin import Admin
-from kohort.client.errors import Fenced, WrongUse
+from kohort.client.config import parse_client_settings
+from kohort.client.errors import Fenced, RequestFailed, WrongUse
+from kohort.client.topic_patterns import TopicNames
+from kohort.model.errors import ErrorCode
 from kohort.model.ids import TopicPartition
 
 
@@ -125,3 +131,43 @@ def test_a_text_with_a_pattern_gets_the_right_call(consumer: Consumer) -> None:
     call = re.escape("re.compile('^orders-.*')")
     with pytest.raises(WrongUse, match=call):
         consumer.subscribe(["^orders-.*"])
+
+
+def test_a_permission_that_is_lost_later_is_told_each_second_until_it_comes_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Topics are asked about each ``metadata.max.age.ms``, here 60 s."""
+    code, clock, asked = ErrorCode.NONE, [1_000.0], list[float]()
+    monkeypatch.setattr("kohort.client.topic_patterns.time.monotonic", lambda: clock[0])
+
+    def request(_ask: object, read: Callable[[Any], Any]) -> Future[Any]:
+        asked.append(clock[0])
+        topic = SimpleNamespace(name="t", error_code=code, partitions=[])
+        future: Future[Any] = Future()
+        future.set_result(read(SimpleNamespace(message=SimpleNamespace(topics=[topic]))))
+        return future
+
+    thread: Any = SimpleNamespace(group_id="g", driver=None, request=request)
+    settings = parse_client_settings(
+        bootstrap_servers="127.0.0.1:1", group_id="g", metadata_max_age_ms=60_000
+    )
+    names = TopicNames(["t"], thread, settings)
+
+    def told_at(seconds: float) -> bool:
+        """Whether a question or an answer of this instant tells that the topic is refused."""
+        clock[0] = 1_000 + seconds
+        try:
+            names.look()
+            names.look()
+        except RequestFailed:
+            return True
+        return False
+
+    assert not told_at(0)
+    assert not told_at(59)
+    assert asked == [1_000], "one question so far"
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert [told_at(seconds) for seconds in (60, 60.5, 61, 62)] == [True, False, True, True]
+    code = ErrorCode.NONE
+    assert not told_at(63)
+    assert asked == [1_000, 1_060, 1_061, 1_062, 1_063]

@@ -177,8 +177,7 @@ class Consumer(ConsumerMembership, Generic[K, V]):
             else:
                 self._pattern = None
                 self._share(wanted)
-                create = settings.allow_auto_create_topics
-                self._names = TopicNames(wanted, self._thread, create=create)
+                self._names = TopicNames(wanted, self._thread, settings)
             self._listener, self._loop.fatal = chosen, None
             self._loop.subscribed = True
 
@@ -220,10 +219,8 @@ class Consumer(ConsumerMembership, Generic[K, V]):
     ) -> Steps:
         deadline = time.monotonic() + timeout
         self._by_hand, self._listener = wanted, RebalanceListener()
-        names, create = {tp.topic for tp in wanted}, self._settings.allow_auto_create_topics
-        self._names = (
-            TopicNames(names, self._thread, create=create, partitions=wanted) if names else None
-        )
+        names = {tp.topic for tp in wanted}
+        self._names = TopicNames(names, self._thread, self._settings, wanted) if names else None
         self._thread.handled(Assign(partitions=wanted))
         self._loop.subscribed, self._loop.fatal = bool(wanted), None
         while True:

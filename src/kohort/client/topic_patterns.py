@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable
 from concurrent.futures import Future
 from typing import Any, Final
 
+from kohort.client.config import ClientSettings
 from kohort.client.driver_thread import DriverThread
 from kohort.client.errors import ClientError, RequestFailed
 from kohort.engine.member_outputs import Answered, Target
@@ -27,14 +28,14 @@ _AGAIN_S: Final = 1.0
 
 
 class TopicNames:
-    """Asks once whether topics exist, and again while this client may not read them.
+    """Asks whether topics exist, each ``metadata.max.age.ms``; refused ones each second.
 
     The log warns of topics and partitions that do not exist.
 
     Args:
         names: of topics.
         thread: sends the questions.
-        create: whether brokers that allow this make missing topics.
+        settings: ``allow.auto.create.topics``, ``metadata.max.age.ms``.
         partitions: partitions of these topics that have to exist.
     """
 
@@ -42,15 +43,16 @@ class TopicNames:
         self,
         names: Iterable[str],
         thread: DriverThread[Any],
-        *,
-        create: bool,
+        settings: ClientSettings,
         partitions: Collection[TopicPartition] = (),
     ) -> None:
         self._partitions = partitions
         self._thread = thread
-        self._create = create
-        self._left: Collection[str] = sorted(names)
-        """Topics to ask about again."""
+        self._create = settings.allow_auto_create_topics
+        self._max_age_s = settings.metadata_max_age_ms / 1_000
+        self._names = sorted(names)
+        self._left: Collection[str] = self._names
+        """Topics to ask about again, or about which this asks now."""
         self._ask_at = 0.0
         self._asked: Future[list[str]] | None = self._ask()
 
@@ -62,7 +64,8 @@ class TopicNames:
         """
         now = time.monotonic()
         if self._asked is None:
-            if self._left and now >= self._ask_at:
+            if now >= self._ask_at:
+                self._left = self._left or self._names
                 self._asked = self._ask()
             return
         if not self._asked.done():
@@ -74,6 +77,8 @@ class TopicNames:
         except ClientError as error:
             LOG.debug("topics %s are not known: %s", self._left, error)
             return
+        if not self._left:
+            self._ask_at = now + max(_AGAIN_S, self._max_age_s)
         if self._left:
             raise RequestFailed(
                 ErrorCode.TOPIC_AUTHORIZATION_FAILED,
