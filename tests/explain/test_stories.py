@@ -8,6 +8,7 @@ import pytest
 
 from kohort.explain.amounts import Known
 from kohort.explain.causes import Cause
+from kohort.explain.events import Kind
 from kohort.explain.explaining import Explained, Explainer
 from kohort.explain.reading import LogReader
 
@@ -141,6 +142,19 @@ def test_a_quick_deployment_is_no_storm() -> None:
     assert "storm" not in names(explain(lines))
 
 
+def test_a_leader_that_begins_second_rounds_and_leaves_is_no_storm() -> None:
+    """Seen on a real Kafka: the rows of one member are no joins of one member."""
+    lines = []
+    for number in range(3):
+        at, who = number * 4.0, member("svc", number)
+        second = f"Leader {who} re-joining group during Stable; client reason: gave up 1 partitions"
+        lines += [joins(at, 3 * number, who), *done(at + 0.3, 3 * number + 1, members=2)]
+        lines += [preparing(at + 1, 3 * number + 1, second)]
+        lines += done(at + 1.3, 3 * number + 2, members=2)
+        lines += [*leaves(at + 2, 3 * number + 2, who), *done(at + 2.2, 3 * number + 3, members=1)]
+    assert "storm" not in names(explain(lines))
+
+
 def test_members_that_join_again_and_again_are_a_storm_whether_they_are_counted_or_not() -> None:
     """The same member; members that nobody counts; a group in which nobody else had to join."""
     same, many, alone = [], [], []
@@ -155,6 +169,18 @@ def test_members_that_join_again_and_again_are_a_storm_whether_they_are_counted_
         alone += done(at + 0.001, number + 6, members=1)
     for lines in (same, many, alone):
         assert names(explain(lines))[0] == "storm"
+
+
+def test_a_line_about_another_partition_of_the_offsets_topic_is_not_about_the_last_group() -> None:
+    other = "Finished loading of metadata from __consumer_offsets-{} with epoch 1 in 5ms where 0ms"
+    lines = [
+        line(0, "Loaded classic group g with 1 members."),
+        line(0.5, other.format(8)).replace("partition=7", "partition=8"),
+        line(1, other.format(7)),
+    ]
+    found = explain(lines)
+    assert (found.story.partition, names(found)) == (7, ["coordinator moved"])
+    assert [e.at for e in found.story.examples[Kind.COORDINATOR_MOVED]] == [found.story.last]
 
 
 def test_static_members_need_no_such_advice() -> None:

@@ -102,6 +102,12 @@ def test_a_member_that_gave_partitions_up_begins_a_second_round() -> None:
         assert (told.cause, told.member) == (Cause.SECOND_ROUND, "m")
 
 
+def test_a_leader_that_saw_a_topic_grow_joins_again_for_that() -> None:
+    for reason in ("cached metadata has changed", "partition counts changed: t 1 to 3"):
+        told = reason_of(f"Leader m re-joining group during Stable; client reason: {reason}")
+        assert (told.cause, told.member) == (Cause.TOPICS_CHANGED, "m")
+
+
 def test_reasons_in_other_words_are_not_guessed() -> None:
     assert reason_of("the moon is full").cause is Cause.OTHER
     assert reason_of("").cause is Cause.UNTOLD
@@ -111,7 +117,7 @@ def test_reasons_in_other_words_are_not_guessed() -> None:
     ("text", "cause"),
     [
         ("group is already rebalancing", Cause.OTHERS),
-        ("cached metadata has changed from A at the beginning", Cause.METADATA),
+        ("cached metadata has changed from A at the beginning", Cause.TOPICS_CHANGED),
         ("need to revoke partitions t-0 and re-join", Cause.SECOND_ROUND),
         ("rebalance failed due to 'x' (MemberIdRequiredException)", Cause.JOIN_FAILED),
         ("consumer poll timeout has expired", Cause.POLL_EXPIRED),

@@ -9,6 +9,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from tests.client.stage import QUICK, topic
 
 from kohort import Consumer
 from kohort.cli.explain import explain
+from kohort.client.admin import Admin
 from kohort.client.errors import Fenced
 from kohort.testing.real_kafka import RealKafka
 
@@ -44,6 +46,19 @@ def told(log: Path, group: str, finding: str) -> tuple[dict[str, Any], dict[str,
     (found,) = json.loads(done.stdout)["groups"]
     (one,) = [each for each in found["findings"] if each["name"] == finding]
     return found, one
+
+
+def owns(consumer: Consumer, count: int) -> bool:
+    """Whether the consumer has so many partitions."""
+    return len(consumer.assignment()) == count
+
+
+def explained(kafka: RealKafka, group: str, *histories: str) -> dict[str, Any]:
+    """The explanation of the group from the node's log and the histories of consumers."""
+    arguments = [str(kafka.log()), *histories, "--group", group, "--json"]
+    done = CliRunner().invoke(explain, arguments)
+    (found,) = json.loads(done.stdout)["groups"]
+    return dict(found)
 
 
 def until(done: Callable[[], bool], *consumers: Consumer | confluent_kafka.Consumer) -> None:
@@ -117,6 +132,100 @@ def test_a_consumer_that_does_not_poll_is_named_with_its_reason(real_kafka: Real
     left = [r for r in found["rebalances"] if r["cause"] == "a member left"]
     assert [r["member"] for r in left] == [member]
     assert finding["advice"].startswith("Processing between two polls takes too long")
+
+
+def test_a_topic_that_grows_is_told_with_the_member_that_saw_it(real_kafka: RealKafka) -> None:
+    address, group = real_kafka.bootstrap_servers, f"grown-{uuid.uuid4().hex}"
+    with topic(address, 1) as name:
+        settings = {**QUICK, "bootstrap.servers": address, "group.id": group}
+        settings |= {"metadata.max.age.ms": 500, "client.id": "leads"}
+        with Consumer(settings) as leads:
+            leads.subscribe([name])
+            until(lambda: len(leads.assignment()) == 1, leads)
+            member, grown_at = leads.status().member, time.time()
+            with Admin({"bootstrap.servers": address}) as admin:
+                admin.create_partitions(name, 3)
+            until(lambda: len(leads.assignment()) == 3, leads)
+            seen_at = time.time()
+    found = explained(real_kafka, group)
+    rows = [r for r in found["rebalances"] if grown_at <= (r["began"] or 0) <= seen_at]
+    assert [(r["cause"], r["member"]) for r in rows] == [
+        ("the partitions of a topic changed", member)
+    ]
+    assert rows[0]["client_reason"] == f"partition counts changed: {name} 1 to 3"
+
+
+@pytest.mark.parametrize("static", [False, True], ids=["without static ids", "with static ids"])
+def test_a_deployment_is_told_with_its_members_and_its_pauses(
+    real_kafka: RealKafka, tmp_path: Path, *, static: bool
+) -> None:
+    """Each of two processes ends in order and comes back; each is named, and its pause is known."""
+    address, group = real_kafka.bootstrap_servers, f"deploy-{uuid.uuid4().hex}"
+    histories = [str(tmp_path / f"{number}.jsonl") for number in range(4)]
+
+    def process(pod: int, history: str) -> Consumer:
+        settings = {**QUICK, "bootstrap.servers": address, "group.id": group}
+        settings |= {"heartbeat.interval.ms": 1_500, "client.id": f"pod-{pod}"}
+        settings |= {"group.instance.id": f"pod-{pod}"} if static else {}
+        settings["kohort.history.file"] = history
+        made = Consumer(settings)
+        made.subscribe([name])
+        return made
+
+    stopped_s, members = [], []
+    with topic(address, 2) as name:
+        pods = [process(0, histories[0]), process(1, histories[1])]
+        until(lambda: all(len(pod.assignment()) == 1 for pod in pods), *pods)
+        for number in (0, 1):
+            members.append(pods[number].status().member)
+            begun = time.time()
+            pods[number].close()
+            other = pods[1 - number]
+            if not static:
+                until(partial(owns, other, 2), other)
+                stopped_s.append(time.time() - begun)
+            pods[number] = process(number, histories[2 + number])
+            until(lambda: all(len(pod.assignment()) == 1 for pod in pods), *pods)
+        for pod in pods:
+            pod.close()
+    found = explained(real_kafka, group, *histories)
+    names = {each["name"] for each in found["findings"]}
+    assert "storm" not in names, found["rebalances"]
+    assert ("deploy without static ids" in names) is not static
+    left = [r for r in found["rebalances"] if r["cause"] == "a member left"][: len(stopped_s)]
+    if static:
+        assert "static member returned" in names
+        assert left == [], "a static member that comes back within its session costs no rebalance"
+        return
+    assert [r["member"] for r in left] == members
+    assert [r["client"] for r in left] == ["pod-0", "pod-1"]
+    for row, own_s in zip(left, stopped_s, strict=True):
+        assert row["dead"]["known"] == "measured"
+        assert row["dead"]["value"] == pytest.approx(own_s, rel=0.1, abs=0.2)
+
+
+def test_a_coordinator_that_is_killed_is_named_and_no_member_is_blamed(
+    narrow_kafka: RealKafka,
+) -> None:
+    address, group = narrow_kafka.bootstrap_servers, f"moved-{uuid.uuid4().hex}"
+    with topic(address, 1) as name:
+        settings = {**QUICK, "bootstrap.servers": address, "group.id": group}
+        settings |= {"session.timeout.ms": 10_000, "client.id": "bystander"}
+        with Consumer(settings) as bystander:
+            bystander.subscribe([name])
+            until(lambda: len(bystander.assignment()) == 1, bystander)
+            generation, killed_at = bystander.status().generation, time.time()
+            narrow_kafka.kill()
+            narrow_kafka.restart()
+            until(lambda: f" {group} " in narrow_kafka.log().read_text("utf-8"), bystander)
+            until(lambda: len(bystander.assignment()) == 1, bystander)
+            assert bystander.status().generation >= generation
+            found = explained(narrow_kafka, group)
+    loaded = found["events"].get("group loaded by a coordinator", 0)
+    assert loaded == 1, "the new coordinator read the group from its topic"
+    blamed = [r for r in found["rebalances"] if (r["began"] or 0) > killed_at and r["member"]]
+    assert [r["cause"] for r in blamed if r["cause"] == "a member's session expired"] == []
+    assert "coordinator moved" in {each["name"] for each in found["findings"]}
 
 
 def test_a_group_of_the_new_protocol_is_explained_from_the_offsets_topic(

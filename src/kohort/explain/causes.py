@@ -23,6 +23,7 @@ class Cause(StrEnum):
     LEADER_REJOINED = "the leader joined again"
     MEMBER_REJOINED = "a member joined again while the group changed"
     METADATA = "a member changed its subscription or its assignors"
+    TOPICS_CHANGED = "the partitions of a topic changed"
     STATIC_CHANGED = "a static member came back with other assignors"
     SYNC_EXPIRED = "members did not fetch their assignment in time"
     STORE_FAILED = "the broker could not store the assignment"
@@ -73,6 +74,8 @@ _WORDINGS: Final[tuple[tuple[Cause, Wording], ...]] = tuple(
 _REJOINS: Final = frozenset({Cause.METADATA, Cause.LEADER_REJOINED, Cause.MEMBER_REJOINED})
 _SECOND_ROUND: Final = ("revoke partitions", "gave up")
 """Parts of the reasons with which Java's and kohort's members join again after a revocation."""
+_TOPICS_CHANGED: Final = ("metadata has changed", "partition counts changed")
+"""Parts of the reasons with which Java's and kohort's leaders tell new topics or partitions."""
 _CLIENTS: Final = "; client reason: "
 _NOTHING: Final = frozenset({"None", "null", "not provided", ""})
 _CLIENTS_WORDS: Final = (
@@ -81,7 +84,9 @@ _CLIENTS_WORDS: Final = (
     ("roup is rebalancing", Cause.OTHERS),
     ("ebalance in progress", Cause.OTHERS),
     ("need to revoke partitions", Cause.SECOND_ROUND),
-    ("metadata has changed", Cause.METADATA),
+    ("metadata change", Cause.TOPICS_CHANGED),
+    ("metadata has changed", Cause.TOPICS_CHANGED),
+    ("partition counts changed", Cause.TOPICS_CHANGED),
     ("subscription", Cause.METADATA),
     ("poll timeout", Cause.POLL_EXPIRED),
     ("rebalance failed", Cause.JOIN_FAILED),
@@ -105,11 +110,20 @@ def reason_of(text: str) -> Reason:
     for cause, each in _WORDINGS:
         if (values := each.match(brokers)) is not None:
             instance = values.get("instance", "")
-            again = cause in _REJOINS and any(words in clients for words in _SECOND_ROUND)
             return Reason(
-                Cause.SECOND_ROUND if again else cause,
+                _told_by_client(cause, clients),
                 values.get("member", ""),
                 "" if instance in _NOTHING else instance.removeprefix("Some(").removesuffix(")"),
                 "" if clients in _NOTHING else clients,
             )
     return Reason(Cause.OTHER, client_reason="" if clients in _NOTHING else clients)
+
+
+def _told_by_client(cause: Cause, reason: str) -> Cause:
+    """The cause of a member that joins again, in the words of its client if they tell more."""
+    if cause in _REJOINS:
+        if any(words in reason for words in _SECOND_ROUND):
+            return Cause.SECOND_ROUND
+        if any(words in reason for words in _TOPICS_CHANGED):
+            return Cause.TOPICS_CHANGED
+    return cause

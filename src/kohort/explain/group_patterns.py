@@ -102,11 +102,12 @@ def _pairs(run: list[Rebalance]) -> Iterator[tuple[Rebalance, Rebalance]]:
 
 def _ordinary(run: list[Rebalance], first: Rebalance, second: Rebalance) -> bool:
     """Whether the second rebalance is a join or an orderly leave, as in a start or a deployment."""
-    again = any(each.member == second.member for each in run if each is not second)
-    if again and second.member and second.cause is Cause.NEW_MEMBER:
+    joins = [each.member for each in run if each.cause is Cause.NEW_MEMBER and each.member]
+    if joins.count(second.member) > 1:
         return False
     joined = second.cause is Cause.NEW_MEMBER
-    if not joined and not _left_in_order(second):
+    others = second.cause is Cause.OTHERS  # as a client tells any of these
+    if not joined and not others and not _left_in_order(second):
         return False
     if joined and (_joined_alone(first) or _joined_alone(second)):
         return False

@@ -81,6 +81,10 @@ class LogReader:
         self._tables = TableReader(file)
         self._groups: dict[str, str] = {}
         """The last group that a source named, for lines without one."""
+        self._home = ("", -1)
+        """The last group of which a line told the partition of the offsets topic."""
+        self._at_home: dict[int, str] = {}
+        """The last group in each partition of the offsets topic."""
         self._latest: dict[str, float] = {}
         self._held: list[Event] = []
         """Events of clients before the first line that names a group."""
@@ -171,12 +175,16 @@ class LogReader:
             versions = versions_of(versions, text) if wording.reasoned else versions
         client = client or (client_of(member) if member else "")
         key = source or client
+        home = None if partition is None else int(partition)
         if group:
-            if len(self._groups) > _MOST_SOURCES:
+            if max(len(self._groups), len(self._at_home)) > _MOST_SOURCES:
                 self._groups.clear()
+                self._at_home.clear()
             self._groups[key] = self._groups[""] = group
+            if home is not None:
+                self._home, self._at_home[home] = (group, home), group
         else:
-            group = self._groups.get(key) or self._groups.get("", "")
+            group = self._group_of_line(key, home)
         return Event(
             wording.kind,
             side,
@@ -188,7 +196,7 @@ class LogReader:
             wording.maker,
             versions if side is Side.BROKER else None,
             group,
-            None if partition is None else int(partition),
+            home,
             member,
             instance,
             client,
@@ -199,6 +207,16 @@ class LogReader:
             _plain(take("reason", "")),
             values,
         )
+
+    def _group_of_line(self, key: str, home: int | None) -> str:
+        """The group of a line that names none: mostly the last one.
+
+        A line about a partition of the offsets topic is not about a group of another partition.
+        """
+        last = self._groups.get(key) or self._groups.get("", "")
+        if home is None or self._home == (last, home):
+            return last
+        return self._at_home.get(home, "" if self._home[0] == last else last)
 
     def _on_its_day(self, key: str, at: float, *, dated: bool) -> float:
         """The time of a line; behind midnight a log without dates goes on with the next day."""

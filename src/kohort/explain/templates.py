@@ -80,9 +80,10 @@ class Wording(NamedTuple):
                 return _UNSURE if ending else None
             stop = len(text) - ending
         values = {}
-        for step in steps:
-            name, literal, is_number = step
-            end = stop if stop >= 0 and step is steps[-1] else text.find(literal, at)
+        left = len(steps)
+        for name, literal, is_number in steps:
+            left -= 1
+            end = text.find(literal, at) if left or stop < 0 else stop
             if end < at:
                 return None
             value = text[at:end]
