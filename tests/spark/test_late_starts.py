@@ -86,7 +86,8 @@ def test_six_late_starts_in_a_row_end_the_application(
 def test_a_micro_batch_restarts_the_count_of_late_starts(application: Application) -> None:
     for _ in range(STARTS - 1):
         application.run(lambda: None)
-    application._note(Progress(batch=0, rows=1, seconds=1.0, partitions=()))
+    sink: Any = SimpleNamespace(rows_of=lambda _batch, counted: counted)
+    application._note(sink, Progress(batch=0, rows=1, seconds=1.0, partitions=()))
     for _ in range(STARTS - 1):
         assert not application.run(lambda: None)
 
