@@ -39,6 +39,7 @@ from kohort.client.consumer import Consumer
 from kohort.client.errors import (
     AuthenticationFailed,
     BrokerUnreachable,
+    ClientError,
     FetchFailed,
     RequestFailed,
 )
@@ -438,3 +439,20 @@ def test_missing_permissions_are_told_and_reading_begins_when_they_come(
         until(lambda: reads(consumer, seen, f"{name}-open"), "the record of the other topic")
         give(mine, ResourceType.TOPIC, name, USER, read)
         until(lambda: reads(consumer, seen, name), "the record of the topic")
+
+
+@pytest.mark.parametrize("kind", [Consumer, OfAsync], ids=["Consumer", "AsyncConsumer"])
+def test_a_permission_that_is_lost_is_told_also_on_a_topic_without_records(
+    secured: Secured, kind: Kind
+) -> None:
+    mine = secured.at("LOGIN", secured.trusted, login("SCRAM-SHA-256"))
+    name = f"lost-{kind.__name__}"
+    with Admin(mine) as admin:
+        admin.create_topic(name, 1, 1)
+    given = mine | {"auto.offset.reset": "earliest", "metadata.max.age.ms": 1_000}
+    with kind(given | {"group.id": name}) as consumer:
+        consumer.subscribe([name])
+        until(lambda: consumer.poll(0.1) or consumer.assignment(), "the assignment")
+        give(mine, ResourceType.TOPIC, name, "bob", AclOperation.READ)
+        # Whichever comes first: a refused fetch, a refused offset, or the answer about the topic.
+        told(consumer, ClientError, rf"{name}.*(?i:authorization)")
