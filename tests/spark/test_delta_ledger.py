@@ -8,7 +8,7 @@ import json
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from tests.spark.schedules import actions, play
 
 from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
-from kohort.spark.layout import DATA, DEAD_LETTERS, is_delta
+from kohort.spark.layout import DATA, DEAD_LETTERS
 from kohort.spark.ledger import LedgerError, NotedTopic, WrittenFile
 from kohort.spark.planning import Piece
 from kohort.spark.table import clean, open_ledger, orphans_of
@@ -383,33 +383,6 @@ def test_a_table_with_features_that_kohort_does_not_know_is_refused(tmp_path: Pa
         open_delta(tmp_path)
     with pytest.raises(LedgerError, match="features deletionVectors"):
         ledger.acquire([A], 1, "m")
-
-
-@pytest.mark.parametrize("there", ["parquet", "delta"])
-def test_a_table_keeps_its_kind(tmp_path: Path, there: str) -> None:
-    other = "delta" if there == "parquet" else "parquet"
-    open_ledger(tmp_path, "g", there).close()
-    with pytest.raises(ConfigError, match=f"holds a table of kind {there}"):
-        open_ledger(tmp_path, "g", other)
-    open_ledger(tmp_path, "g").close()
-    with closing(open_ledger(tmp_path)) as reader:
-        assert reader.names_files_of_pieces is (there == "parquet")
-
-
-def test_a_new_table_is_a_delta_table(tmp_path: Path) -> None:
-    open_ledger(tmp_path / "table", "g").close()
-    assert is_delta(tmp_path / "table")
-    with pytest.raises(ConfigError, match="holds no kohort table, neither _delta_log nor"):
-        open_ledger(tmp_path / "none")
-    assert not (tmp_path / "none").exists()
-
-
-def test_a_directory_in_which_two_kinds_were_begun_at_once_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "_delta_log").mkdir()  # as between the folder and its first commit
-    open_ledger(tmp_path, "g", "parquet").close()
-    open_delta(tmp_path)
-    with pytest.raises(ConfigError, match="two applications with different --table began it"):
-        open_ledger(tmp_path, "g")
 
 
 @pytest.mark.parametrize("kind", ["void", "interval day to second", "time(6)"])

@@ -27,7 +27,7 @@ from kohort.model.errors import ConfigError
 from kohort.spark.evolution import evolved, told
 
 HERE = Path("/lake")
-TABLE = "offset bigint, n int, big bigint, price decimal(8,2), what string"
+TABLE = "offset bigint, n int, big bigint, price decimal(8,2), text string"
 
 
 TYPES = {
@@ -50,7 +50,7 @@ def evolve(made: str) -> str:
 
 def test_other_columns_are_refused_unless_they_are_wanted() -> None:
     assert evolved(columns(TABLE), columns(TABLE), HERE, evolve=False) == columns(TABLE)
-    for made in (f"{TABLE}, more int", TABLE.replace(", what string", "")):
+    for made in (f"{TABLE}, more int", TABLE.replace(", text string", "")):
         with pytest.raises(ConfigError, match=r"/lake has the columns \(.*\): .*give --evolve"):
             evolved(columns(TABLE), columns(made), HERE, evolve=False)
 
@@ -66,7 +66,7 @@ def test_a_narrower_number_gets_the_type_of_the_table(made: str) -> None:
 
 @pytest.mark.parametrize(
     "made",
-    ["n bigint", "n string", "what int", "price decimal(9,3)", "price decimal(8,1)", "N int"],
+    ["n bigint", "n string", "text int", "price decimal(9,3)", "price decimal(8,1)", "N int"],
 )
 def test_a_type_that_does_not_fit_or_a_name_in_other_letters_is_refused(made: str) -> None:
     with pytest.raises(ConfigError, match=r"keeps its name and type.*cast or rename it in the SQL"):

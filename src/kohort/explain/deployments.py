@@ -21,7 +21,7 @@ from kohort.explain.explaining import Explained
 from kohort.explain.figures import Figure, assumed_figure, partitions_of_group, settings_of
 from kohort.explain.findings import span_text
 from kohort.explain.lives import End, Life, Lives
-from kohort.explain.stories import Rebalance
+from kohort.explain.stories import Rebalance, Story
 from kohort.model.errors import ConfigError
 
 MOST_REPLAYED: Final = 60
@@ -109,18 +109,9 @@ def deployment_of(explained: Explained, lives: Lives) -> Deployment:
     """
     story = explained.story
     name = story.group or "that the log does not name"
-    if not story.total:
-        raise ConfigError(
-            f"group {name} has no rebalance in the evidence, so that nothing can be replayed; add "
-            "the logs or the offsets topic of a time with a rebalance"
-        )
     found = [life for life in lives.lives.values() if life.joined]
     known = lives.counts or [r.members for r in story.rebalances if r.members]
-    if not found and not known:
-        raise ConfigError(
-            f"the evidence names no member of group {name}; add the broker's log or "
-            "--bootstrap-server, which tell the members"
-        )
+    _check_evidence(name, story, named=bool(found or known))
     figures = settings_of(story.rebalances, lives, story.versions)
     session_s = float(figures["session.timeout.ms"].value) / 1_000
     pods = _chained(found, session_s)
@@ -172,6 +163,20 @@ def deployment_of(explained: Explained, lives: Lives) -> Deployment:
         rebalances=len(replayed),
         dead=_dead(replayed),
     )
+
+
+def _check_evidence(name: str, story: Story, *, named: bool) -> None:
+    """Raise ConfigError if nothing can be replayed."""
+    if not story.total:
+        raise ConfigError(
+            f"group {name} has no rebalance in the evidence, so that nothing can be replayed; add "
+            "the logs or the offsets topic of a time with a rebalance"
+        )
+    if not named:
+        raise ConfigError(
+            f"the evidence names no member of group {name}; add the broker's log or "
+            "--bootstrap-server, which tell the members"
+        )
 
 
 # -- pods and their events ------------------------------------------------------------------------
