@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from tests.consumer.world import (
     COOPERATIVE,
@@ -153,15 +155,22 @@ def test_a_failed_offset_fetch_is_sent_again_with_growing_pauses() -> None:
     assert world.core.next_deadline() is None
 
 
-def test_permanent_failure_of_a_lookup_is_raised() -> None:
+def test_a_refused_lookup_is_raised_and_repeated_each_second_until_it_succeeds() -> None:
     world = World()
     world.subscribe()
     world.feed(prepare(1))
     ask = only(FetchOffsets, world.feed(joined(1, tps(0))))
     text = "offsets of group g: the broker answered GROUP_AUTHORIZATION_FAILED"
     failed = OffsetsFetched(request=ask.request, offsets={}, failed=tps(0), fatal=text)
-    trouble = only(Trouble, world.feed(failed))
-    assert (trouble.kind, trouble.message) == (TroubleKind.REFUSED, text)
+    for _ in range(3):
+        trouble = only(Trouble, world.feed(failed))
+        assert (trouble.kind, trouble.message) == (TroubleKind.REFUSED, text)
+        assert not of(FetchOffsets, world.sleep(999))
+        ask = only(FetchOffsets, world.sleep(1))
+        failed = replace(failed, request=ask.request)
+    found = OffsetsFetched(request=ask.request, offsets={tp(0): Position(5)})
+    assert not of(Trouble, world.feed(found))
+    assert world.core.position(tp(0)) == Position(5)
     assert world.core.next_deadline() is None
 
 

@@ -143,7 +143,7 @@ class OffsetsFetched:
     offsets: Mapping[TopicPartition, Position | None]
     failed: frozenset[TopicPartition] = frozenset()
     fatal: str | None = None
-    """The text of a permanent failure, such as a missing right: asking again does not help."""
+    """The text of a refusal, such as a missing right: only a change at the broker helps."""
 
 
 @value(frozen=True, slots=True, kw_only=True)

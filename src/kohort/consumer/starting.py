@@ -238,11 +238,12 @@ class Starting:
             return []
         for start in retry:
             start.request = -1
+        troubles: list[StartEffect] = []
         if fatal is not None:
-            for start in retry:
-                start.stage = _Stage.STUCK
-            return [Trouble(kind=TroubleKind.REFUSED, message=fatal)]
+            # An administrator may give the right back. The application is told until then.
+            self._backoff = self._config.retry_backoff_max_ms
+            troubles.append(Trouble(kind=TroubleKind.REFUSED, message=fatal))
         at = after(now, self._backoff)
         self._retry_at = at if self._retry_at is None else min(at, self._retry_at)
         self._backoff = Millis(min(2 * self._backoff, self._config.retry_backoff_max_ms))
-        return []
+        return troubles
