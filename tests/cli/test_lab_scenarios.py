@@ -117,7 +117,8 @@ def test_table_draws_a_picture_for_each_cell(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_table_is_the_same_with_any_number_of_processes() -> None:
-    words = ("table", "--scenario", "scale-up", "--seeds", "2", "--json", *SMALL)
+    policies = [word for name in ("range", "wait-60s", "kip-848") for word in ("--policy", name)]
+    words = ("table", "--scenario", "scale-up", *policies, "--seeds", "2", "--json", *SMALL)
     alone, shared = (invoke(*words, "--processes", n).stdout for n in ("1", "2"))
     assert alone == shared
 
