@@ -13,9 +13,9 @@ from kohort.explain.client_times import ClientTimes
 from kohort.explain.deployments import Deployment, Incident, What
 from kohort.explain.events import Place, Timed
 from kohort.explain.evidence import Evidence
-from kohort.explain.explaining import Told
 from kohort.explain.generations import Settled, SettledMember
 from kohort.explain.reading import LogReader
+from kohort.explain.told import Told
 from kohort.model import client_facts as c
 from kohort.model.errors import ConfigError
 from kohort.model.history_record import AnyFact

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from kohort.model.ids import TopicPartition
 from kohort.spark.ledger import Seal, WrittenFile
 from kohort.spark.piece_files import write_files, written_file
-from kohort.spark.table import seal_of
+from kohort.spark.seals import seal_of
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 AB0 = TopicPartition("ab", 0)

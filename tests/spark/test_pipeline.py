@@ -26,8 +26,9 @@ from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
 from kohort.spark.layout import record_hash
 from kohort.spark.missing_rows import SparkQueryRunner
+from kohort.spark.seals import seal_of
 from kohort.spark.sqlite_ledger import LEDGER_PATH, SqliteLedger
-from kohort.spark.table import manifest_of, open_ledger, seal_of
+from kohort.spark.table import manifest_of, open_ledger
 from kohort.spark.verify import verify
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]

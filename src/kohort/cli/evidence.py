@@ -7,11 +7,11 @@ A bar on a terminal shows the progress. Must not know: the meaning of lines.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from time import monotonic
-from typing import Final, Protocol, TypeAlias
+from typing import Final, TypeAlias
 
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
@@ -19,24 +19,12 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 from kohort.cli.explain_files import HistoryFile, LogFile, open_file
 from kohort.cli.explain_segments import SegmentFile
 from kohort.cli.output import configured, note
-from kohort.explain.explaining import MOST_GROUPS, Explainer, Told
+from kohort.explain.explaining import MOST_GROUPS, Explainer
+from kohort.explain.told import Reader
 
 Files: TypeAlias = Sequence[LogFile | HistoryFile | SegmentFile]
 _STEP_S: Final = 0.2
 """Seconds between two steps of the progress bar."""
-
-
-class Reader(Protocol):
-    """Takes what sources tell."""
-
-    def feed(self, told: Told, /) -> None:
-        """Take the next thing."""
-
-    def feed_all(self, items: Iterable[Told], /) -> object:
-        """Take everything in turn."""
-
-    def name_topics(self, names: Mapping[str, str], /) -> None:
-        """Learn names of topics by their ids."""
 
 
 def read_sources(

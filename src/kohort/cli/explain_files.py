@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from kohort.cli.explain_segments import SegmentFile, is_segment
-from kohort.explain.explaining import Told
 from kohort.explain.facts import HistoryReader
 from kohort.explain.reading import Counts, LogReader
+from kohort.explain.told import Told
 from kohort.explain.topic_records import dumped
 from kohort.host.group_log import line_for
 from kohort.model.errors import ConfigError

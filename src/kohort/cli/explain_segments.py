@@ -16,8 +16,8 @@ from typing import Any, Final
 
 from kohort.cli.offsets_records import TOPIC, told_by
 from kohort.explain.events import Place
-from kohort.explain.explaining import Told
 from kohort.explain.reading import Counts
+from kohort.explain.told import Told
 from kohort.model.errors import ConfigError, ProtocolError
 from kohort.storage.errors import RefusedBatch, StorageError
 from kohort.storage.record_batch import (

@@ -16,8 +16,8 @@ from kohort.cli.group_choice import Groups
 from kohort.cli.group_watch import Look, look_at
 from kohort.client.admin import Admin
 from kohort.client.errors import ClientError
-from kohort.explain.explaining import Told
 from kohort.explain.metering import Counts, Meter
+from kohort.explain.told import Told
 
 PREFIX = "kohort_group_"
 PARTITION = ("group", "topic", "partition")

@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 
 from kohort import Consumer
-from kohort.cli.evidence import Reader
 from kohort.cli.offsets_records import TOPIC, told_by
 from kohort.client.admin import Admin
 from kohort.client.records import Record
 from kohort.coordinator.partitions import partition_for
 from kohort.explain.events import Place
-from kohort.explain.explaining import Told
+from kohort.explain.told import Reader, Told
 from kohort.model.errors import ConfigError, ProtocolError
 from kohort.model.ids import TopicPartition
 

@@ -16,7 +16,7 @@ import click
 
 from kohort.cli.explain_files import open_file, safe
 from kohort.cli.output import DIRECTORY, json_option, name_and_value, note, print_json, print_table
-from kohort.explain.explaining import Told
+from kohort.explain.told import Told
 from kohort.lab.table import number
 from kohort.model.errors import ConfigError
 

@@ -12,11 +12,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
-from kohort.explain.explaining import Explained, Told
+from kohort.explain.explaining import Explained
 from kohort.explain.generations import Planner
 from kohort.explain.live import LiveGroup, LiveGroups
 from kohort.explain.picture import Cursor, Picture, picture_of
 from kohort.explain.stories import Rebalance
+from kohort.explain.told import Told
 
 _MINUTE_S: Final = 60.0
 MINUTES: Final = 60

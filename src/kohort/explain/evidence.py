@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from kohort.explain.deployments import Deployment, deployment_of
-from kohort.explain.explaining import MOST_GROUPS, Explained, Explainer, Told
+from kohort.explain.explaining import MOST_GROUPS, Explained, Explainer
 from kohort.explain.generations import Planner
 from kohort.explain.lives import Lives
+from kohort.explain.told import Told
 from kohort.model.errors import ConfigError
 
 _LISTED = 5

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final, TypeAlias
+from typing import Final
 
 from kohort.explain.events import Event, Handed, Kind, Side, Timed
 from kohort.explain.findings import Finding
@@ -22,9 +22,8 @@ from kohort.explain.server_groups import Bumped, Reconciled, ServerGroup, Server
 from kohort.explain.skews import Skew, Skews
 from kohort.explain.stories import Rebalance, Story
 from kohort.explain.templates import NEWEST, version_text
+from kohort.explain.told import Told
 
-Told: TypeAlias = Event | Handed | Settled | Committed | Bumped | ServerMember | Reconciled | Timed
-"""One thing that a source tells."""
 MOST_GROUPS: Final = 10_000
 _MOVES: Final = {Kind.COORDINATOR_MOVED, Kind.REPLICAS_CHANGED, Kind.STORE_FAILED}
 """Lines about a broker alone say nothing beside lines about groups."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict, deque
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final, TypeAlias
+from typing import Final
 
 from kohort.explain.causes import Cause, reason_of
 from kohort.explain.events import Event, Handed, Kind, Side, Timed
@@ -22,8 +22,8 @@ from kohort.explain.generations import Committed, Settled
 from kohort.explain.partition_lists import partitions_in
 from kohort.explain.reading import client_of
 from kohort.explain.server_groups import Bumped, Reconciled, ServerMember
+from kohort.explain.told import Told
 
-Told: TypeAlias = Event | Handed | Settled | Committed | Bumped | ServerMember | Reconciled | Timed
 MOST_LIVES: Final = 20_000
 MOST_SAMPLES: Final = 5_000
 _ID_SECONDS: Final = 10.0

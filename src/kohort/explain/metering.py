@@ -11,10 +11,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from kohort.explain.causes import Cause
-from kohort.explain.explaining import Told
 from kohort.explain.generations import Committed, Generations, Planner, Settled
 from kohort.explain.server_groups import Bumped, Reconciled, ServerGroup, ServerMember
 from kohort.explain.stories import Rebalance
+from kohort.explain.told import Told
 
 
 @dataclass(slots=True)

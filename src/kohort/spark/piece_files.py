@@ -25,7 +25,7 @@ from kohort.model.ids import TopicPartition
 from kohort.spark.durable import make_folder, sync
 from kohort.spark.layout import DATA, DEAD_LETTER, DEAD_LETTERS, HIDDEN, RECORD_HASH, TEMPORARY
 from kohort.spark.ledger import Seal, WrittenFile
-from kohort.spark.table import seal_of
+from kohort.spark.seals import seal_of
 
 COMPRESSION = "zstd"
 ROWS_PER_GROUP = 128 * 1024

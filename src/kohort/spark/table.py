@@ -14,21 +14,17 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
-import google_crc32c
-
 from kohort.host.identity import this_host
 from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
 from kohort.spark.layout import COMPACTED, DATA, DEAD_LETTERS, DELTA_LOG, is_delta
-from kohort.spark.ledger import Ledger, ManifestRow, Seal
+from kohort.spark.ledger import Ledger, ManifestRow
 from kohort.spark.one_host import OneHost
 from kohort.spark.postgres_note import DatabaseNote, noted_database, wanting_psycopg
 from kohort.spark.sqlite_ledger import LEDGER_PATH, SqliteLedger, path_of
 
 if TYPE_CHECKING:
     from kohort.spark.delta_ledger import DeltaLedger
-
-_CHUNK: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,20 +177,6 @@ def _wanting_deltalake() -> Iterator[None]:
         raise ConfigError(
             f"Delta tables need the package {error.name}: run pip install 'kohort[spark]'"
         ) from error
-
-
-def seal_of(path: Path) -> Seal:
-    """Size and CRC-32C of a file as it is now.
-
-    Raises:
-        OSError: the file cannot be read.
-    """
-    size = crc = 0
-    with path.open("rb") as file:
-        while chunk := file.read(_CHUNK):
-            size += len(chunk)
-            crc = google_crc32c.extend(crc, chunk)
-    return Seal(size, crc)
 
 
 def manifest_of(directory: Path) -> list[ManifestRow]:

@@ -28,8 +28,9 @@ from kohort.model.positions import EARLIEST, LATEST, Position
 from kohort.spark.layout import PLACE, RECORD_HASH, record_hash
 from kohort.spark.ledger import ManifestRow, NotedTopic, Seal
 from kohort.spark.missing_rows import MissingRows, QueryRunner, TableQueries
+from kohort.spark.seals import seal_of
 from kohort.spark.state.heads import STATE
-from kohort.spark.table import Orphan, open_ledger, orphans_of, seal_of
+from kohort.spark.table import Orphan, open_ledger, orphans_of
 from kohort.spark.unsorted_rows import read_rows
 
 EXAMPLES: Final = 5

@@ -26,8 +26,8 @@ from kohort.model.ids import TopicPartition
 from kohort.spark.durable import make_folder, sync
 from kohort.spark.layout import TEMPORARY
 from kohort.spark.ledger import LedgerError
+from kohort.spark.seals import seal_of
 from kohort.spark.state.heads import StateHead, folder_of
-from kohort.spark.table import seal_of
 
 ENTRIES_AT_ONCE: Final = 10_000
 
