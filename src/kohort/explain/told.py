@@ -1,4 +1,4 @@
-"""The things that sources tell about groups, and what takes them.
+"""The things that sources tell about groups, and the interface of their readers.
 
 In: nothing. Out: types. Must not know: sources, stories.
 """
