@@ -16,7 +16,7 @@ import click
 from kohort.cli.asking import asking
 from kohort.cli.consume import ended_by_signals
 from kohort.cli.dashboard_sources import FileSource, follow_records, look_often
-from kohort.cli.group_choice import Groups, complete_groups
+from kohort.cli.group_choice import Groups, only_groups
 from kohort.cli.group_watch import look_at
 from kohort.cli.output import cluster_option, configured, note
 from kohort.client.config import parse_client_settings
@@ -30,14 +30,7 @@ _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 @click.command()
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path), metavar="[FILE]...")
 @cluster_option(None, "Show the groups of this cluster.")
-@click.option(
-    "--group",
-    "names",
-    multiple=True,
-    metavar="GROUP",
-    shell_complete=complete_groups,
-    help="Only this group. May be repeated.",
-)
+@only_groups
 @click.option(
     "--listen",
     default="127.0.0.1:9309",

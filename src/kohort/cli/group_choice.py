@@ -145,6 +145,18 @@ _SENTENCES = {
 # -- completion ---------------------------------------------------------------------------------
 
 
+def only_groups(command: F) -> F:
+    """The option ``--group`` of commands that look at all groups without it: ``names``."""
+    return click.option(
+        "--group",
+        "names",
+        multiple=True,
+        metavar="GROUP",
+        shell_complete=complete_groups,
+        help="Only this group. May be repeated.",
+    )(command)
+
+
 def complete_groups(
     context: click.Context, _parameter: click.Parameter, begin: str
 ) -> list[CompletionItem]:

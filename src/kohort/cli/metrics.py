@@ -14,7 +14,7 @@ import click
 
 from kohort.cli.asking import asking
 from kohort.cli.consume import ended_by_signals
-from kohort.cli.group_choice import Groups, complete_groups
+from kohort.cli.group_choice import Groups, only_groups
 from kohort.cli.group_watch import look_at
 from kohort.cli.offsets_topic import follow_offsets
 from kohort.cli.output import bootstrap_option, configured, note
@@ -30,14 +30,7 @@ AGAIN_S = 5.0
 
 
 @click.command()
-@click.option(
-    "--group",
-    "names",
-    multiple=True,
-    metavar="GROUP",
-    shell_complete=complete_groups,
-    help="Only this group. May be repeated.",
-)
+@only_groups
 @click.option(
     "--listen",
     default="127.0.0.1:9308",
