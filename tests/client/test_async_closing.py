@@ -151,7 +151,7 @@ def test_close_leaves_and_frees_everything_after_the_end_of_its_event_loop(
 
     async def later() -> None:
         (consumer,) = consumers
-        with pytest.raises(WrongUse, match=r"That loop has ended: close\(\) works in this one"):
+        with pytest.raises(WrongUse, match=r"That loop has ended: close\(\) works in this loop"):
             await consumer.poll()
         await consumer.close()
         await consumer.close()

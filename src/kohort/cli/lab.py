@@ -1,6 +1,6 @@
 """``kohort lab``: groups in a simulated world; the same seed always gives the same history.
 
-In: subcommands from the files beside this one. Out: the click group. Must not know: scenarios.
+In: subcommands from the files of this folder. Out: the click group. Must not know: scenarios.
 """
 
 from __future__ import annotations

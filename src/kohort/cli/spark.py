@@ -1,6 +1,6 @@
 """``kohort spark``: batch jobs on Spark.
 
-In: subcommands from the files beside this one. Out: the click group. Must not know: the jobs.
+In: subcommands from the files of this folder. Out: the click group. Must not know: the jobs.
 """
 
 from __future__ import annotations

@@ -305,7 +305,7 @@ class AsyncConsumer(AsyncPositions, Generic[K, V]):
             loop.meter.goes_on = True
 
     async def _decode(self, work: asyncio.Future[None]) -> None:
-        """Wait for the thread that decodes; the next call waits if this one is cancelled."""
+        """Wait for the thread that decodes; the next call waits if this call is cancelled."""
         self._decoding = work
         work.add_done_callback(look_at)
         try:
@@ -426,7 +426,7 @@ class AsyncConsumer(AsyncPositions, Generic[K, V]):
             raise WrongUse(
                 "this consumer belongs to the event loop of its first call: make one for each "
                 + (
-                    "loop. That loop has ended: close() works in this one"
+                    "loop. That loop has ended: close() works in this loop"
                     if self._home.is_closed()
                     else "loop. asyncio.run_coroutine_threadsafe(call, loop) calls from another "
                     "thread"

@@ -3,7 +3,7 @@
 In: a `Board`; requests of browsers. Out: answers that change nothing. Must not know: how groups are
 read, sockets. Needs the extra ``dashboard``.
 
-A page of another origin must not read this one. Browsers keep answers apart by origin, and the
+A page of another origin must not read this page. Browsers keep answers apart by origin, and the
 check of the Host header refuses a foreign name that resolves to this address (DNS rebinding). The
 policy of the page permits its own files only, and no name of a group or a client is ever HTML.
 """

@@ -7,13 +7,14 @@ commits as from logs and from the offsets topic. Must not know: files, clocks.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Final, TypeAlias
+from typing import Final
 
 from kohort.explain.client_times import ClientTimes
-from kohort.explain.events import Event, Handed, Kind, Place, Side, Timed
+from kohort.explain.events import Event, Handed, Kind, Place, Side
 from kohort.explain.frames import Framed
 from kohort.explain.generations import Committed, Settled, SettledMember, partitions_of
 from kohort.explain.reading import LogReader
+from kohort.explain.told import Told
 from kohort.model import client_facts as c
 from kohort.model import member_facts as m
 from kohort.model.errors import ErrorCode
@@ -27,7 +28,6 @@ from kohort.model.facts import (
 from kohort.model.history_record import AnyFact, Recorded
 from kohort.model.instants import MICROS_PER_SECOND
 
-Told: TypeAlias = Event | Settled | Committed | Handed | Timed
 _CALLBACKS: Final = {
     c.CallbackKind.ASSIGNED: Kind.ADDED,
     c.CallbackKind.REVOKED: Kind.REVOKED,

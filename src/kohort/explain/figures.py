@@ -74,10 +74,10 @@ def assumed_figure(value: float | str, source: str) -> Figure:
     return Figure(value=value, known=Known.ASSUMED, source=source)
 
 
-def _most(seconds: Counter[float], default_s: float, whose: str) -> Figure:
+def _most(seconds: Counter[float], default_s: float, owner: str) -> Figure:
     """The most frequent value, in milliseconds."""
     if not seconds:
-        return assumed_figure(round(default_s * 1_000), f"the default {whose}")
+        return assumed_figure(round(default_s * 1_000), f"the default {owner}")
     value, count = seconds.most_common(1)[0]
     others = f"; others have {', '.join(f'{s:g} s' for s in sorted(seconds) if s != value)[:60]}"
     return Figure(

@@ -99,7 +99,7 @@ def _ending(text: str, literal: str) -> int | str:
     """The length of the last literal part of a message at the end of a text.
 
     Returns:
-        A text if it is not there: an empty one if the message cannot be this one.
+        A text if it is not there: an empty text if the message is certainly another.
     """
     if text.endswith(literal):
         return len(literal)
