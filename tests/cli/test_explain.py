@@ -14,6 +14,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import confluent_kafka
 import pytest
 from click.testing import CliRunner, Result
 from tests.client.stage import QUICK, topic
@@ -24,7 +25,10 @@ from kohort.broker.embedded import EmbeddedBroker
 from kohort.cli.broker import LOGGERS
 from kohort.cli.explain import explain
 from kohort.cli.explain_files import LONGEST_LINE
+from kohort.client.admin import Admin
 from kohort.host.group_log import KafkaFormatter
+from kohort.model.ids import TopicPartition
+from kohort.model.positions import Position
 from kohort.testing.real_kafka import RealKafka
 
 STORY = [joins(0, 4, member("svc", 1)), *done(300.2, 5)]
@@ -289,11 +293,19 @@ def test_the_offsets_topic_alone_and_a_cluster_without_groups(tmp_path: Path) ->
         assert "the cluster has no topic __consumer_offsets" in str(missing.exception)
         group, _ = two_members_come_and_one_goes(address)
         page = tmp_path / "page.html"
-        told = run("--bootstrap", address, "--html", page).stdout
+        with topic(address, 1) as name, Admin({"bootstrap.servers": address}) as admin:
+            producer = confluent_kafka.Producer({"bootstrap.servers": address})
+            for _ in range(5):
+                producer.produce(name, b"a record")
+            assert producer.flush(30) == 0
+            for offset in (1, 3):
+                admin.alter_offsets(group, {TopicPartition(name, 0): Position(offset)})
+            told = run("--bootstrap", address, "--html", page).stdout
     (values,) = re.findall(r'application/json">(.*?)</script>', page.read_text("utf-8"))
     picture = json.loads(values)
     assert sorted(name[-2:] for name in picture["partitions"]) == ["-0", "-1"]
     assert {owner for _, owner, _, _ in picture["owned"]} == {0, 1}
+    assert picture["lag"][-1][1] == 2, "five records, and a commit of three"
     assert told.startswith(f"Group {group}: ")
     assert "Written by offsets topic." in told
     assert "a cooperative rebalance needs a second round (likely)" in told

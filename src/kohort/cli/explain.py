@@ -74,11 +74,16 @@ def explain(
     """
     if not files and bootstrap is None:
         raise ConfigError("nothing to explain: name log files, or --bootstrap-server of a cluster")
-    explainer = Explainer(fewest_moves)
+    explainer = Explainer(fewest_moves, lags=bootstrap is not None)
     logs = read_sources(files, bootstrap, groups, explainer)
     found = [e for e in explainer.finish() if not groups or e.story.group in groups]
     for remark in remarks_of(logs, explainer):
         note(f"note: {remark}")
+    if bootstrap is not None and (html is not None or traced is not None or as_json):
+        # The requests are loaded for a live cluster only.
+        from kohort.cli.past_lag import add_lags  # noqa: PLC0415
+
+        add_lags(explainer, found, bootstrap)
     if html is not None:
         with writing(html):
             script, style = drawing(), asset("style.css")
@@ -189,6 +194,7 @@ def _as_json(explained: Explained) -> dict[str, Any]:
         "dated": story.dated,
         "rebalances_in_all": story.total,
         "generations": story.generations,
+        "lag": story.lags,
         "causes": {cause.value: count for cause, count in story.causes.most_common()},
         "events": {kind.value: count for kind, count in story.counts.most_common()},
         "rebalances": [

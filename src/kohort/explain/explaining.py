@@ -16,6 +16,7 @@ from kohort.explain.events import Event, Handed, Kind, Side, Timed
 from kohort.explain.findings import Finding
 from kohort.explain.generations import Committed, Generations, Planner, Settled
 from kohort.explain.joining import joined, one_row_each, with_clients
+from kohort.explain.lag import MOST_ASKED, MOST_KEPT, Commits, Ends
 from kohort.explain.many_groups import expired_together
 from kohort.explain.patterns import findings
 from kohort.explain.server_groups import Bumped, Reconciled, ServerGroup, ServerMember
@@ -51,10 +52,12 @@ class Explainer:
     Args:
         planner: finds the fewest moves of a balanced assignment if members want different
             topics.
+        lags: whether commits are kept, so that `add_lags` can tell the lag.
     """
 
-    def __init__(self, planner: Planner | None = None) -> None:
+    def __init__(self, planner: Planner | None = None, *, lags: bool = False) -> None:
         self._planner = planner
+        self._commits: dict[tuple[str, int | None], Commits] | None = {} if lags else None
         self._stories: dict[tuple[str, int | None], Story] = {}
         self._latest: dict[str, Story] = {}
         self._generations: dict[tuple[str, int | None], Generations] = {}
@@ -83,6 +86,8 @@ class Explainer:
                 self._records(item.group, item.home).settled(item)
             case Committed():
                 self._records(item.group, item.home).committed(item)
+                if self._commits is not None:
+                    self._keep_commit(item, self._commits)
                 if item.topic_id:
                     self._topics[item.topic_id] = item.partition.topic
             case Bumped() | ServerMember() | Reconciled():
@@ -91,6 +96,25 @@ class Explainer:
                 self._handed(item)
             case Timed():
                 pass  # for the evidence of a what-if
+
+    def _keep_commit(self, item: Committed, kept: dict[tuple[str, int | None], Commits]) -> None:
+        key = item.group, item.home
+        if key not in kept and len(kept) < MOST_KEPT:
+            kept[key] = Commits()
+        if key in kept:
+            kept[key].feed(item)
+
+    def add_lags(self, explained: Iterable[Explained], ends: Ends) -> None:
+        """Add the lag to the stories of the groups with the most rebalances.
+
+        Args:
+            explained: what `finish` returned.
+            ends: tells the ends of logs.
+        """
+        found = self._commits or {}
+        keys = [(each.story, (each.story.group, each.story.partition)) for each in explained]
+        for story, key in [pair for pair in keys if pair[1] in found][:MOST_ASKED]:
+            story.lags = found[key].lags(ends)
 
     def _server(self, item: Bumped | ServerMember | Reconciled) -> None:
         key = item.group, item.home

@@ -23,6 +23,10 @@ from kohort.explain.stories import Rebalance, Story
 _WIDE: Final = frozenset({2, 3})
 """The columns with long texts."""
 _NARROW: Final = ' class="narrow"'
+_LAG: Final = (
+    "Lag: records behind the commits. The end of a log at a time is that of its records that are "
+    "older by their timestamps [bounded]."
+)
 _BEGIN: Final = """
 for (const host of document.querySelectorAll(".timeline")) {
   const message = JSON.parse(host.nextElementSibling.textContent);
@@ -124,3 +128,5 @@ def _picture(story: Story, number: int) -> Iterator[str]:
     message, _ = picture_of(story).message(Cursor())
     yield f'<div class="timeline" id="g{number}"></div>'
     yield f'<script type="application/json">{data_text(message)}</script>'
+    if story.lags:
+        yield f'<p class="known">{_LAG}</p>'

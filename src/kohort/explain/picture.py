@@ -175,6 +175,8 @@ def picture_of(story: Story) -> Picture:
     for each in sorted(story.owned, key=lambda owned: owned.begin):
         picture.owned(each.partition, each.owner, each.begin, each.end)
     picture.rebalanced(story.rebalances)
+    for moment, lag in story.lags:
+        picture.lagged(lag, moment)
     for at in (story.first, story.last):
         if at is not None:
             picture.reach(at)

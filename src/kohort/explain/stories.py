@@ -196,6 +196,8 @@ class Story:
     returned: Counter[str] = field(default_factory=Counter)
     """New members with a client id of a member that had left, by client id."""
     owned: list[Owned] = field(default_factory=list)
+    lags: list[tuple[float, int]] = field(default_factory=list)
+    """The lag of the group at some times, if a cluster told the ends of the logs."""
     ownership: Ownership = field(default_factory=Ownership)
     """As clients tell it."""
     clients: dict[str, str] = field(default_factory=dict)

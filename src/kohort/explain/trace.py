@@ -39,6 +39,9 @@ def _group(each: Explained, process: int) -> Iterator[dict[str, Any]]:
     rows = {partition: row for row, partition in enumerate(partitions, _FIRST_PARTITION)}
     for partition, row in rows.items():
         yield _name("thread_name", process, row, partition)
+    for at, lag in story.lags:
+        counted = {"ph": "C", "pid": process, "name": "lag", "ts": round(at * _MICROS)}
+        yield {**counted, "args": {"records": lag}}
     ends: dict[str, float] = {}
     for owned in sorted(story.owned, key=lambda o: (o.partition, o.begin)):
         # Slices of one row must not overlap: two sources may report one ownership.

@@ -149,6 +149,14 @@ class Picture {
       what = `owned by ${this.owners[piece[2]][0]} for ${spanText(piece[1] - piece[0])}${still}`;
     } else if (this.since === null || at < this.since) what = "owner not known yet";
     else if (at > this.now()) what = "behind the end";
-    return [when, `${this.name(row)}: ${what}`, generation].filter(Boolean).join("  ");
+    const lag = this.behind(at);
+    return [when, `${this.name(row)}: ${what}`, generation, lag].filter(Boolean).join("  ");
+  }
+
+  /** The lag of the group at a time, in words; empty if it is not known. */
+  behind(at) {
+    const place = bisect(this.lag, at, (point) => point[0]);
+    const point = this.lag[place - 1] ?? (this.lag[0]?.[0] === at ? this.lag[0] : undefined);
+    return point ? `lag ${point[1].toLocaleString("en")}` : "";
   }
 }
