@@ -108,7 +108,7 @@ class Explainer:
         """Add the lag to the stories of the groups with the most rebalances.
 
         Args:
-            explained: what `finish` returned.
+            explained: the groups that `finish` returned.
             ends: tells the ends of logs.
         """
         found = self._commits or {}
