@@ -31,6 +31,9 @@ def test_assigned_partitions_are_read_from_the_start_and_no_other(broker: Embedd
         assert consumer.poll(0.1) is None
         assert members(broker) == 0
         assert consumer.status().owned == {TP0}
+        assert consumer.status().why == "assign() reads partitions without a membership"
+        consumer.assign([])
+        assert consumer.status().why == "not subscribed yet"
     assert committed(broker) == {TP0: 100}, "closing commits"
 
 

@@ -56,6 +56,14 @@ def test_assignors_by_wire_name_and_by_java_class(written: object, wire: tuple[s
     assert parse_client_settings(partition_assignment_strategy=written).assignors == wire
 
 
+@pytest.mark.parametrize("name", ["group.id", "client.id", "group.instance.id"])
+def test_an_id_that_fits_in_no_request_is_refused(name: str) -> None:
+    longest = 32_767 - 37
+    parse_client_settings({name: "x" * longest})
+    with pytest.raises(ConfigError, match=rf"{name} has {longest + 1} bytes, expected at most"):
+        parse_client_settings({name: "é" + "x" * (longest - 1)})
+
+
 def test_librdkafkas_names_and_words_are_understood() -> None:
     settings = parse_client_settings(
         {"metadata.broker.list": "a:1", "fetch.wait.max.ms": 7, "auto.offset.reset": "smallest"}

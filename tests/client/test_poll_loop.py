@@ -12,8 +12,8 @@ import pytest
 from kohort.client.client_loop import monotonic_now
 from kohort.client.config import parse_client_settings
 from kohort.client.driver_thread import DriverThread
-from kohort.client.errors import RequestFailed
-from kohort.client.fetching import FetchProblem, RecordFetcher
+from kohort.client.errors import FetchFailed, RequestFailed
+from kohort.client.fetching import FetchProblem, ProblemKind, RecordFetcher
 from kohort.client.poll_loop import PollLoop
 from kohort.client.slow_call import SlowCall
 from kohort.client.steps import run
@@ -27,7 +27,7 @@ from kohort.consumer.effects import (
     Trouble,
     TroubleKind,
 )
-from kohort.consumer.events import CallbackDone, Event, Seek, Stopped
+from kohort.consumer.events import CallbackDone, Event, OutOfRange, Seek, Stopped
 from kohort.engine.consumer_driver import ConsumerDriver
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import GenerationId, TopicPartition
@@ -59,6 +59,7 @@ class Fetcher:
         self.records: list[Any] = []
         self.at: dict[TopicPartition, Position] = {}
         self.while_taking: Callable[[], None] = lambda: None
+        self.told: list[FetchProblem] = []
         self.partitions: frozenset[TopicPartition] = frozenset()
         self.paused: frozenset[TopicPartition] = frozenset()
 
@@ -93,7 +94,8 @@ class Fetcher:
         return taken
 
     def problems(self) -> list[FetchProblem]:
-        return []
+        told, self.told = self.told, []
+        return told
 
 
 class Scene:
@@ -328,3 +330,18 @@ def test_whether_to_call_the_listener_is_decided_once() -> None:
     run(scene.loop.working_off(commit=True))
     assert scene.heard == [(Callback.ASSIGNED, [P])]
     assert scene.posted == [CallbackDone(step=4)]
+
+
+def test_a_partition_that_stopped_hides_no_problem_of_another_partition() -> None:
+    scene = Scene()
+    scene.fetcher.told = [
+        FetchProblem(kind=kind, partition=tp, offset=7, code=0, message="why")
+        for tp, kind in (
+            (P, ProblemKind.STOPPED),
+            (Q, ProblemKind.OUT_OF_RANGE),
+            (R, ProblemKind.STOPPED),
+        )
+    ]
+    with pytest.raises(FetchFailed, match=r"t-0 at offset 7 failed: why; fetching t-2 at offset 7"):
+        scene.loop.note_problems()
+    assert scene.posted == [OutOfRange(partition=Q, offset=7)]

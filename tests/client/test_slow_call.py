@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import threading
+from contextlib import suppress
 
 from tests.client.one_consumer import make
 from tests.client.stage import QUICK, until
@@ -50,7 +51,53 @@ def test_a_task_that_awaits_too_long_is_named(broker: EmbeddedBroker) -> None:
             return await handle_slowly(consumer)
 
     why = asyncio.run(piece())
-    assert re.search(r"the task Task-\d+ is in .*piece \(test_slow_call\.py:\d+\)", why), why
+    assert re.search(r"the task Task-\d+ is in .*handle_slowly \(test_slow_call\.py:\d+\)", why), (
+        why
+    )
+
+
+def test_a_listener_that_hangs_is_named_also_after_its_poll_was_cancelled(
+    broker: EmbeddedBroker,
+) -> None:
+    async def piece() -> str:
+        given = {**QUICK, "bootstrap.servers": broker.bootstrap_servers, "group.id": "g"}
+        let_go = asyncio.Event()
+
+        async def hangs(*_: object) -> None:
+            await let_go.wait()
+
+        async with AsyncConsumer(given, max_poll_interval_ms=200) as consumer:
+            consumer.subscribe(["t"], on_assign=hangs)
+            for _ in range(100):
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(consumer.poll(1), 0.1)
+                if "passed without a poll" in consumer.status().why:
+                    break
+            let_go.set()
+            return consumer.status().why
+
+    why = asyncio.run(piece())
+    assert re.search(
+        r"the listener is in .*hangs \(test_slow_call\.py:\d+\), in Event\.wait", why
+    ), why
+
+
+def test_a_blocking_call_inside_a_task_is_told_and_so_is_the_end_of_the_task() -> None:
+    place, waiting, end = SlowCall(), threading.Event(), threading.Event()
+
+    async def blocks() -> None:
+        place.note()
+        waiting.set()
+        end.wait(20)
+
+    thread = threading.Thread(target=lambda: asyncio.run(blocks()), name="worker")
+    thread.start()
+    waiting.wait(20)
+    until(lambda: "wait" in place(), "the wait")
+    assert re.search(r"is in .*blocks \(test_slow_call\.py:\d+\), in ", place()), place()
+    end.set()
+    thread.join()
+    assert re.fullmatch(r"the task Task-\d+ that polled has ended", place())
 
 
 def test_library_calls_are_told_beside_the_application() -> None:

@@ -83,7 +83,9 @@ def test_a_held_commit_ends_with_its_timeout() -> None:
     peers.pass_ms(1_999)
     assert not peers.got(Committed)
     peers.pass_ms(1)
-    assert peers.got(Committed)[0].error.kind is RequestErrorKind.TIMED_OUT
+    error = peers.got(Committed)[0].error
+    assert error.kind is RequestErrorKind.TIMED_OUT
+    assert "from a broker (it waited for one); it may have been" in error.message
 
 
 @pytest.mark.parametrize("code", [22, 25])

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
+from uuid import UUID
 
 from kohort.client.security import (
     NOT_HERE,
@@ -29,6 +30,7 @@ from kohort.policies.cooperative import CooperativeStickyAssignor
 from kohort.policies.deferred import Resolution
 from kohort.policies.record_size import BROKERS_RECORD_LIMIT
 from kohort.policies.rent_or_buy import most_wait_ms
+from kohort.schema.runtime import MAX_STRING_BYTES
 
 Deserializer = Callable[[bytes], Any]
 """Turns the bytes of a key or value into an object; never called for null."""
@@ -39,6 +41,9 @@ COOPERATIVE_STICKY: Final = CooperativeStickyAssignor.name
 
 CANONICAL_NAMES: Final = "resolve_canonical_bootstrap_servers_only"
 """The other value of ``client.dns.lookup``."""
+
+LONGEST_ID_BYTES: Final = MAX_STRING_BYTES - len(f"-{UUID(int=0)}")
+"""Of an id: a broker makes a member id of the client's or the instance's id and a UUID."""
 
 LIBRDKAFKA_RECEIVE_MAX: Final = 100_000_000
 """librdkafka's default of ``receive.message.max.bytes``; it must exceed a fetch answer."""
@@ -226,6 +231,10 @@ class ClientSettings(SecuritySettings):
             )
         if self.group_id == "":
             raise ConfigError("group.id is empty; leave it out to consume without a group")
+        for name in ("group.id", "client.id", "group.instance.id"):
+            size = len((getattr(self, attribute(name)) or "").encode())
+            if size > LONGEST_ID_BYTES:
+                raise ConfigError(f"{name} has {size} bytes, expected at most {LONGEST_ID_BYTES}")
         if self.resolution != DESIGN_ONE and COOPERATIVE_STICKY not in self.assignors:
             raise ConfigError(
                 "scheduled.rebalance.max.delay.ms, kohort.max.moves.per.round and "

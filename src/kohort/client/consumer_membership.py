@@ -120,8 +120,10 @@ class ConsumerMembership(ConsumerPositions):
     def status(self) -> MemberStatus[TopicPartition]:
         """The state with its reason, partitions, waits, the last rebalance. For any thread."""
         driver, lag = self._thread.driver, self._loop.meter.lag
-        owned = self.assignment()
-        return self._thread.keeper.status(driver.member, driver.core.ownership, owned, lag)
+        owned, by_hand = self.assignment(), bool(self._by_hand)
+        return self._thread.keeper.status(
+            driver.member, driver.core.ownership, owned, lag, by_hand=by_hand
+        )
 
     def metrics(self) -> dict[str, float]:
         """Counters, gauges and small histograms by name, see ``METRICS``. For any thread."""

@@ -20,7 +20,7 @@ from typing import Any, Final, Generic
 from kohort.client.client_loop import ClientLoop
 from kohort.client.config import ClientSettings
 from kohort.client.errors import ClientError, Closed, RequestTimedOut, WrongUse
-from kohort.client.failures import raise_refused, request_failure
+from kohort.client.failures import raise_refused, refusal, request_failure
 from kohort.client.forking import FORKED, watch
 from kohort.client.identity import member_identity
 from kohort.client.opening import bootstrap_of, connection_settings, transport_of
@@ -290,6 +290,9 @@ class DriverThread(Generic[C]):
             LOG.warning("commit failed: %s", error)
         future, read = self._futures.pop(output.request_id, (None, None))
         if future is None or read is None:
+            if isinstance(output, Committed) and output.refused:
+                about = f"automatic commit of group {self.group_id}"
+                LOG.warning("%s; these offsets are not committed", refusal(output.refused, about))
             return []
         try:
             if error is not None:

@@ -65,17 +65,22 @@ _CLASSES: Final[dict[RequestErrorKind, type[ClientError]]] = {
 }
 
 
-def raise_refused(refused: Mapping[TopicPartition, ErrorCode], about: str) -> None:
-    """Raise RequestFailed for the first refused partition, if there is one.
+def refusal(refused: Mapping[TopicPartition, ErrorCode], about: str) -> RequestFailed:
+    """The exception for refused partitions, which names the first of them.
 
     Args:
-        refused: partitions with the code of their refusal.
+        refused: partitions with the code of their refusal; at least one.
         about: the subject of the request: "commit of group orders".
     """
+    tp, code = min(refused.items())
+    more = f" and {len(refused) - 1} more" if len(refused) > 1 else ""
+    return RequestFailed(code, f"{about} for {tp}{more}")
+
+
+def raise_refused(refused: Mapping[TopicPartition, ErrorCode], about: str) -> None:
+    """Raise the `refusal` of partitions, if there are any."""
     if refused:
-        tp, code = min(refused.items())
-        more = f" and {len(refused) - 1} more" if len(refused) > 1 else ""
-        raise RequestFailed(code, f"{about} for {tp}{more}")
+        raise refusal(refused, about)
 
 
 def trouble_failure(trouble: Trouble, group_id: str) -> ClientError:

@@ -9,6 +9,7 @@ Everything here runs in the polling thread.
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
@@ -20,7 +21,7 @@ from kohort.client.async_commits import AsyncCommits
 from kohort.client.client_loop import monotonic_now
 from kohort.client.config import ClientSettings
 from kohort.client.driver_thread import DriverThread
-from kohort.client.errors import ClientError, Closed, WrongUse
+from kohort.client.errors import ClientError, Closed, FetchFailed, WrongUse
 from kohort.client.failures import request_failure, trouble_failure
 from kohort.client.fetching import ProblemKind, RecordFetcher
 from kohort.client.listeners import Told
@@ -119,8 +120,8 @@ class PollLoop:
         self._in_callback = False
         self._closed = False
         self._touched = Instant(0)
-        tenth_micros = settings.max_poll_interval_ms * MICROS_PER_MILLI // 10
-        self._touch_micros = min(_TOUCH_MICROS, tenth_micros)
+        tenth = settings.max_poll_interval_ms * MICROS_PER_MILLI // 10
+        self._touch_micros = min(_TOUCH_MICROS, tenth)
         self._reported: Instant | None = None
         """The last instant of ``commit_due_at`` for which positions were reported."""
         self.async_commits = AsyncCommits()
@@ -192,14 +193,17 @@ class PollLoop:
 
     def note_problems(self) -> None:
         """Raise, or log, the problems of partitions since the last call."""
+        stopped = []
         for problem in self._fetcher.problems():
             if problem.kind is ProblemKind.STOPPED:
-                raise problem.as_error()
-            if problem.kind is ProblemKind.OUT_OF_RANGE:
+                stopped.append(str(problem.as_error()))
+            elif problem.kind is ProblemKind.OUT_OF_RANGE:
                 LOG.warning("%s: offset %d is not in the log", problem.partition, problem.offset)
                 self._thread.handle(OutOfRange(partition=problem.partition, offset=problem.offset))
             else:
                 LOG.warning("%s; tried again", problem.as_error())
+        if stopped:
+            raise FetchFailed("; ".join(stopped))
 
     def look(self) -> None:
         """Look after the group, as every poll does before it hands out records.
@@ -245,8 +249,7 @@ class PollLoop:
             raise self._unserved()
 
     def _unserved(self) -> ClientError:
-        denied = request_error(RequestErrorKind.DENIED, self._fetcher.denied)
-        why = self._driver.unserved or denied
+        why = self._driver.unserved or request_error(RequestErrorKind.DENIED, self._fetcher.denied)
         self._driver.unserved, self._fetcher.denied = None, ""
         return request_failure(why, self._thread.group_id)
 
@@ -273,10 +276,8 @@ class PollLoop:
 
     def longest_wait_s(self) -> float:
         """The longest time until the next look of an application that waits for records."""
-        longest = self._touch_micros / MICROS_PER_SECOND
-        if not self._resume_at:
-            return longest
-        return min(longest, max(0.0, min(self._resume_at.values()) - time.monotonic()))
+        resumes = min(self._resume_at.values(), default=math.inf) - time.monotonic()
+        return min(self._touch_micros / MICROS_PER_SECOND, max(0.0, resumes))
 
     def is_sure(self) -> bool:
         """Whether the membership is sure at present."""
@@ -315,12 +316,11 @@ class PollLoop:
         if not self.buffer or not dropped:
             return False
         kept = [r for r in self.buffer if place_of(r) not in dropped]
-        changed = len(kept) != len(self.buffer)
-        self.meter.dropped += len(self.buffer) - len(kept)
+        self.meter.dropped += (gone := len(self.buffer) - len(kept))
         # In place: the finisher puts records back into this buffer.
         self.buffer.clear()
         self.buffer.extend(kept)
-        return changed
+        return gone > 0
 
     # -- effects of the core ----------------------------------------------------------------------
 
@@ -369,7 +369,7 @@ class PollLoop:
                 self.fatal = self.fatal if effect.error is ErrorCode.NONE else error
                 if not closing:
                     raise error
-                LOG.warning("leaving: %s", error)
+                LOG.warning("leaving: %s; offsets since the last commit are not committed", error)
             case Idle():
                 self.left = effect.token
             case _:
@@ -481,11 +481,11 @@ class PollLoop:
         self._in_callback = True
         self.look_at_ns = 0  # a poll inside the callback must look, and so fail
         try:
-            coroutine = self._tell(kind, partitions)
-            if isawaitable(coroutine):
+            if isawaitable(coroutine := self._tell(kind, partitions)):
+                self._thread.keeper.poller.listener = coroutine
                 yield coroutine
         finally:
-            self._in_callback = False
+            self._in_callback, self._thread.keeper.poller.listener = False, None
 
     def keep(self) -> None:
         """Never free librdkafka's consumer: in a child process its threads do not exist."""

@@ -102,16 +102,22 @@ class StatusKeeper:
         ownership: Ownership[Any],
         owned: frozenset[R],
         lag: Mapping[R, int] | None = None,
+        *,
+        by_hand: bool = False,
     ) -> MemberStatus[R]:
         """The present status; any thread may ask."""
         now, changed, joined = monotonic_now(), self._changed, self._joined
-        first = "has not joined yet" if member.core.wanted else "not subscribed yet"
+        why = "has not joined yet" if member.core.wanted else "not subscribed yet"
+        if by_hand:
+            why = "assign() reads partitions without a membership"
+        elif changed is not None:
+            why = changed.reason
         pending = _pending_at(ownership, now)
         poll_ends = member.core.poll_ends
         return MemberStatus(
             state=member.state,
             seconds=0.0 if changed is None else _seconds(changed.at, now),
-            why=first if changed is None else changed.reason,
+            why=why,
             generation=member.generation_id,
             member=member.member_id,
             owned=owned,

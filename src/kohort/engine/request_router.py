@@ -443,7 +443,7 @@ class RequestRouter:
         if not self.pool.reached:
             error = self.pool.unreachable(self.cluster.bootstrap)
         else:
-            at = "no node" if connection is None else str(connection.key.endpoint)
+            at = "a broker (it waited for one)" if connection is None else connection.key.endpoint
             text = f"no answer in time to {pending.name} from {at}; it may have been carried out"
             error = request_error(RequestErrorKind.TIMED_OUT, text, ErrorCode.REQUEST_TIMED_OUT)
         self._fail(pending, error, now)
