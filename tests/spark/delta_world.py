@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -96,7 +97,7 @@ def rows_of(directory: Path) -> list[tuple[TopicPartition, int]]:
     """Partition and offset of each row, sorted; equal rows stay."""
     rows: list[tuple[TopicPartition, int]] = []
     for path in replay(directory).files:
-        table = pq.read_table(directory / path, columns=["topic", "partition", "offset"])
+        table = pq.read_table(directory / unquote(path), columns=["topic", "partition", "offset"])
         rows += [
             (TopicPartition(r["topic"], r["partition"]), r["offset"]) for r in table.to_pylist()
         ]

@@ -50,6 +50,10 @@ if TYPE_CHECKING:
     help="Kind of the table (default: the kind that is there; delta for a new one).",
 )  # fmt: skip
 @click.option(
+    "--partition-by", metavar="COLUMNS",
+    help="Columns with folders of their own, with commas (default: those of the table).",
+)  # fmt: skip
+@click.option(
     "--evolve", is_flag=True,
     help="Let the SQL make other columns than the table has: add new ones, leave others NULL.",
 )  # fmt: skip
@@ -113,6 +117,7 @@ def pipeline(
     state: str | None,
     output: Path,
     kind: str | None,
+    partition_by: str | None,
     evolve: bool,
     commit_interval: float | None,
     min_rows: int,
@@ -140,7 +145,8 @@ def pipeline(
         raise ConfigError("give either --topic, or --topic-pattern for a regular expression")
     stop, drain = threading.Event(), threading.Event()
     _set_on_signals(stop, stop)
-    from kohort.spark.pipeline import PipelineConfig  # noqa: PLC0415 - Spark is heavy
+    from kohort.spark.partition_columns import parse_partition_by  # noqa: PLC0415 - Spark is heavy
+    from kohort.spark.pipeline import PipelineConfig  # noqa: PLC0415 - as above
 
     config = PipelineConfig(
         bootstrap=bootstrap,
@@ -151,6 +157,7 @@ def pipeline(
         state=state,
         output=output,
         table=kind,
+        partition_by=None if partition_by is None else parse_partition_by(partition_by),
         evolve=evolve,
         commit_interval_s=commit_interval,
         min_rows=min_rows,

@@ -41,21 +41,23 @@ def table() -> None:
 @json_option
 def files(directory: Path, *, as_json: bool) -> None:
     """List the committed files."""
-    from kohort.spark.table import open_ledger  # noqa: PLC0415 - keep `kohort --help` quick
+    from kohort.spark.ledger import DataFile  # noqa: PLC0415 - keep `kohort --help` quick
+    from kohort.spark.table import open_ledger  # noqa: PLC0415 - as above
 
     with closing(open_ledger(directory)) as ledger:
         if not ledger.names_files_of_pieces:
             _print_files(ledger.files(), ledger.files(dead=True), as_json=as_json)
             return
-        rows = [row for row in ledger.manifest() if row.path or row.dead_path]
+        rows = [row for row in ledger.manifest() if row.data_files or row.dead_path]
     if as_json:
         print_json([{**dataclasses.asdict(row), "partition": str(row.partition)} for row in rows])
         return
     print_table(
         ["PARTITION", "BEGIN", "END", "EPOCH", "ROWS", "DEAD-LETTERS", "FILE"],
         [
-            (r.partition, r.begin, r.end, r.epoch, r.rows, r.dead_letters, r.path or r.dead_path)
+            (r.partition, r.begin, r.end, r.epoch, file.rows, r.dead_letters, file.path)
             for r in rows
+            for file in r.data_files or (DataFile(path=r.dead_path or "", rows=0),)
         ],
     )
 

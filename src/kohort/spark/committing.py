@@ -53,8 +53,8 @@ class QueryNotes(ABC):
 def check_written(directory: Path, files: Sequence[WrittenFile]) -> None:
     """Raise LedgerError if a file of a batch is not there with its size."""
     for file in files:
-        for path, seal in ((file.path, file.seal), (file.dead_path, file.dead_seal)):
-            if path is None or seal is None:
+        for path, seal in file.sealed:
+            if seal is None:
                 continue
             try:
                 size = (directory / path).stat().st_size
@@ -110,4 +110,5 @@ def manifest_row(piece: Piece, file: WrittenFile | None, query: str | None) -> M
         seal=file.seal if file else None,
         dead_seal=file.dead_seal if file else None,
         query=query,
+        parts=file.parts if file else (),
     )

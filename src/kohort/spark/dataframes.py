@@ -56,5 +56,6 @@ def _read(spark: SparkSession, directory: Path, *, dead: bool) -> DataFrame:
         schema = from_arrow_schema(PLACE_SCHEMA)
     if not paths:
         return spark.createDataFrame([], schema)
-    uris = [(directory.resolve() / path).as_uri() for path in paths]
-    return spark.read.schema(schema).parquet(*uris)
+    # Hadoop does not decode escapes in a path, and folders of partition values have some.
+    places = [f"file://{directory.resolve() / path}" for path in paths]
+    return spark.read.schema(schema).parquet(*places)

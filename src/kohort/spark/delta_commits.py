@@ -15,7 +15,7 @@ from kohort.model.ids import TopicPartition
 from kohort.spark import layout
 from kohort.spark.committing import manifest_row, new_heads
 from kohort.spark.delta_log import Change, DeltaFile
-from kohort.spark.ledger import ManifestRow, WrittenFile
+from kohort.spark.ledger import DataFile, ManifestRow, WrittenFile
 from kohort.spark.offsets import OwnedRange
 from kohort.spark.piece_files import PLACE_SCHEMA
 from kohort.spark.planning import Piece
@@ -47,7 +47,7 @@ def batch_change(
     numbers |= head_numbers(new_heads(written, heads))
     return Change(
         numbers=numbers,
-        files=[_as_delta(directory, file) for file in written if file.path],
+        files=[_as_delta(directory, f.partition, part) for f in written for part in f.data_files],
         note={
             "ranges": {str(p): [one.begin, one.end, one.epoch] for p, one in moved.items()},
             "query": query,
@@ -127,18 +127,17 @@ def _noted_dead(directory: Path, file: WrittenFile) -> dict[str, Any]:
     }
 
 
-def _as_delta(directory: Path, file: WrittenFile) -> DeltaFile:
-    assert file.path is not None
+def _as_delta(directory: Path, partition: TopicPartition, file: DataFile) -> DeltaFile:
     status = (directory / file.path).stat()
-    least: dict[str, Any] = {"topic": file.partition.topic, "partition": file.partition.partition}
+    least: dict[str, Any] = {"topic": partition.topic, "partition": partition.partition}
     most = dict(least)
-    if not file.dead_letters:
-        # Otherwise the first or the last offset may be in the other file.
-        least["offset"], most["offset"] = file.first_offset, file.last_offset
+    if file.offsets is not None:
+        least["offset"], most["offset"] = file.offsets
     return DeltaFile(
         path=file.path,
         size=status.st_size,
         modified_ms=status.st_mtime_ns // 1_000_000,
+        values=file.values,
         stats={
             "numRecords": file.rows,
             "minValues": least,

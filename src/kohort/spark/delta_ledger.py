@@ -54,6 +54,7 @@ from kohort.spark.ledger import (
     ranges_of,
 )
 from kohort.spark.offsets import OwnedRange
+from kohort.spark.partition_columns import NewTable
 from kohort.spark.planning import Piece
 from kohort.spark.state.heads import StateHead
 
@@ -72,8 +73,8 @@ class DeltaLedger(DeltaNotes):
     keeps_positions: Final = True
     names_files_of_pieces: Final = False
 
-    def __init__(self, directory: Path, group_id: str | None) -> None:
-        super().__init__(directory, group_id)
+    def __init__(self, directory: Path, group_id: str | None, new: NewTable | None = None) -> None:
+        super().__init__(directory, group_id, new)
         self._intents = IntentFiles(directory) if group_id is not None else None
         self._dead = DeltaDeadLetters(directory, self._log)
         self._tidying = DeltaTidying(directory)
@@ -165,7 +166,9 @@ class DeltaLedger(DeltaNotes):
                 nonlocal refused
                 if refused and self._landed(planned, files):
                     there = self._log.files()
-                    return frozenset(f.partition for f in files if f.path and f.path not in there)
+                    return frozenset(
+                        f.partition for f in files for p in f.data_files if p.path not in there
+                    )
                 fenced = frozenset(p for p, r in planned.items() if not self._may_move(p, r))
                 moved = {p: r for p, r in planned.items() if p not in fenced}
                 refused = True
@@ -181,7 +184,7 @@ class DeltaLedger(DeltaNotes):
             # Before old commits go, and their notes with them.
             self._dead.follow()
             self._log.checkpoint()
-        self._tidying.added(sum(row.path is not None for row in rows))
+        self._tidying.added(sum(len(row.data_files) for row in rows))
         return Committed(rows=rows, fenced=fenced)
 
     def states(self) -> dict[TopicPartition, StateHead]:
@@ -321,7 +324,7 @@ class DeltaLedger(DeltaNotes):
     ) -> bool:
         """Whether an earlier attempt was committed although Delta reported a conflict."""
         there = self._log.files()
-        return any(file.path in there for file in files) or any(
+        return any(part.path in there for file in files for part in file.data_files) or any(
             self._log.number(epoch_of(partition)) == one.epoch
             and self._log.number(position_of(partition)) == one.end
             for partition, one in planned.items()

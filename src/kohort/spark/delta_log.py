@@ -17,10 +17,11 @@ import json
 import logging
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -39,6 +40,7 @@ from kohort.model.errors import ConfigError
 from kohort.spark.durable import make_folder, sync
 from kohort.spark.layout import DELTA_LOG, PLACE, is_delta
 from kohort.spark.ledger import LedgerError
+from kohort.spark.partition_columns import NewTable, Values, delta_values
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -65,12 +67,16 @@ class DeltaConflict(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeltaFile:
-    """A Parquet file that a commit adds; ``stats`` are Delta's statistics of its rows."""
+    """A Parquet file that a commit adds.
+
+    ``stats`` are Delta's statistics of its rows, ``values`` those of the partition columns.
+    """
 
     path: str
     size: int
     modified_ms: int
     stats: Mapping[str, Any]
+    values: Values = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,18 +94,33 @@ class Change:
     takes_rows: bool = False
 
 
-def create(directory: Path, schema: pa.Schema, properties: Mapping[str, str]) -> None:
+def create(
+    directory: Path,
+    schema: pa.Schema,
+    properties: Mapping[str, str],
+    new: NewTable | None = None,
+) -> None:
     """Make an empty table, unless another process does so at the same time.
 
+    Args:
+        directory: the directory of the table.
+        schema: the columns that each table of this kind has.
+        properties: the properties of the table.
+        new: further columns, and the partition columns; None for none.
+
     Raises:
+        ConfigError: a column has a type that is not in Delta's specification.
         OSError: the directory cannot be written.
         LedgerError: the table cannot be made.
     """
+    base = Schema.from_arrow(schema)
+    more = [] if new is None else _missing_fields({each.name for each in base.fields}, new.schema)
     make_folder(directory)
     try:
         DeltaTable.create(
             str(directory),
-            Schema.from_arrow(schema),
+            Schema([*base.fields, *more]),
+            partition_by=None if new is None else [*new.partition_by],
             configuration=dict(properties),
             raise_if_key_not_exists=False,
         )
@@ -220,12 +241,20 @@ class DeltaLog:
         """The columns of the table."""
         return pa.schema(self._table.schema())
 
+    @property
+    def partition_by(self) -> list[str]:
+        """The names of the partition columns."""
+        return list(self._table.metadata().partition_columns)
+
     def added_files(self) -> list[DeltaFile]:
         """The files of the snapshot, with their statistics."""
         found = pa.table(self._table.get_add_actions()).to_pylist()
+        names = self.partition_by
         return [
             DeltaFile(
-                path=each["path"],
+                # Here, and nowhere else, deltalake gives paths as the log has them.
+                path=unquote(each["path"]),
+                values=delta_values(names, each.get("partition") or {}),
                 size=each["size_bytes"],
                 modified_ms=0,
                 stats={
@@ -278,20 +307,30 @@ class DeltaLog:
             LedgerError: the log cannot be written; the change may be committed or not.
         """
         changed = change.takes_rows or not change.replaced
+        names = self.partition_by
         actions: list[AddAction | RemoveAction] = [
             AddAction(
-                f.path, f.size, {}, f.modified_ms, data_change=changed, stats=json.dumps(f.stats)
+                f.path,
+                f.size,
+                dict(zip(names, f.values, strict=True)),
+                f.modified_ms,
+                data_change=changed,
+                stats=json.dumps(f.stats),
             )
             for f in change.files
         ]
         now = time.time_ns() // 1_000_000
-        actions += [RemoveAction(f.path, changed, now, f.size, {}) for f in change.replaced]
+        actions += [
+            RemoveAction(f.path, changed, now, f.size, dict(zip(names, f.values, strict=True)))
+            for f in change.replaced
+        ]
         numbers = [Transaction(name, number) for name, number in sorted(change.numbers.items())]
         try:
             self._table.create_write_transaction(
                 actions,
                 "append",
                 self._table.schema(),
+                names,
                 commit_properties=CommitProperties(
                     custom_metadata={_NOTE: json.dumps(change.note, sort_keys=True)},
                     app_transactions=numbers,
@@ -324,21 +363,11 @@ class DeltaLog:
             ConfigError: a column has a type that is not in Delta's specification.
             DeltaConflict, LedgerError: as ``commit``.
         """
-        there = {each.name for each in self._table.schema().fields}
-        wanted = [each for each in json.loads(schema)["fields"] if each["name"] not in there]
-        if not wanted:
-            return
-        for each in wanted:
-            for name in _type_names(each["type"]):
-                if not _TYPE.fullmatch(name):
-                    raise ConfigError(
-                        f"the column {each['name']} has the type {name}, which not every reader of "
-                        "Delta tables knows: cast it in the SQL, or use --table parquet"
-                    )
-        fields = [Field.from_json(json.dumps(each | {"nullable": True})) for each in wanted]
-        self._alter(
-            lambda: self._table.alter.add_columns(fields, post_commithook_properties=_NO_HOOKS)
-        )
+        fields = _missing_fields({each.name for each in self._table.schema().fields}, schema)
+        if fields:
+            self._alter(
+                lambda: self._table.alter.add_columns(fields, post_commithook_properties=_NO_HOOKS)
+            )
 
     def vacuum(self, keep_hours: int) -> list[Path]:
         """Remove files that commits replaced at least so long ago; raises as ``commit``."""
@@ -422,6 +451,19 @@ class DeltaLog:
             "free space on the disk, or give this user the right to write, and start the "
             "application again"
         )
+
+
+def _missing_fields(there: Collection[str], schema: str) -> list[Field]:
+    """The columns of Spark's JSON that are not there, as columns that may be null."""
+    wanted = [each for each in json.loads(schema)["fields"] if each["name"] not in there]
+    for each in wanted:
+        for name in _type_names(each["type"]):
+            if not _TYPE.fullmatch(name):
+                raise ConfigError(
+                    f"the column {each['name']} has the type {name}, which not every reader of "
+                    "Delta tables knows: cast it in the SQL, or use --table parquet"
+                )
+    return [Field.from_json(json.dumps(each | {"nullable": True})) for each in wanted]
 
 
 def _line(error: Exception) -> str:

@@ -24,6 +24,7 @@ from kohort.spark.delta_log import Change, DeltaConflict, DeltaFile, DeltaLog
 from kohort.spark.intent_files import IntentFiles
 from kohort.spark.layout import COMPACTED, DEAD_LETTERS, is_delta
 from kohort.spark.ledger import LedgerError
+from kohort.spark.partition_columns import Values, folders_of
 from kohort.spark.piece_files import ParquetOutput
 
 TARGET_BYTES: Final = 100 << 20
@@ -73,9 +74,9 @@ def compact(
     # `kohort table clean` must not remove the new files before they are committed.
     with IntentFiles(directory).locked(alone=False):
         for log in _logs(directory):
-            for small in _bins(log.added_files(), target_bytes):
-                _replace(log, small, stopped)
-                removed, added = removed + len(small), added + 1
+            for bins in _commits(log, target_bytes):
+                _replace(log, bins, stopped)
+                removed, added = removed + sum(map(len, bins)), added + len(bins)
     return Compacted(removed=removed, added=added)
 
 
@@ -102,20 +103,41 @@ def _logs(directory: Path) -> list[DeltaLog]:
     return [DeltaLog(folder) for folder in folders if is_delta(folder)]
 
 
-def _bins(files: Sequence[DeltaFile], target_bytes: int) -> Iterator[list[DeltaFile]]:
-    """Lists of small files, in the order of their rows, that make one file of the target's size."""
-    small = [file for file in files if file.size < _LARGE * target_bytes]
-    small.sort(key=lambda file: (*_least(file.stats), file.path))
+def _commits(log: DeltaLog, target_bytes: int) -> Iterator[list[list[DeltaFile]]]:
+    """Lists of bins for one commit each: many small bins, or one of the target's size."""
+    together: list[list[DeltaFile]] = []
     size = 0
-    together: list[DeltaFile] = []
-    for file in small:
-        together.append(file)
-        size += file.size
+    for small in _bins(log.added_files(), target_bytes):
+        together.append(small)
+        size += sum(file.size for file in small)
         if size >= target_bytes:
             yield together
             together, size = [], 0
-    if len(together) > 1:
+    if together:
         yield together
+
+
+def _bins(files: Sequence[DeltaFile], target_bytes: int) -> Iterator[list[DeltaFile]]:
+    """Lists of small files, in the order of their rows, that make one file of the target's size.
+
+    All files of a list have the same values of the partition columns.
+    """
+    small: dict[Values, list[DeltaFile]] = {}
+    for file in files:
+        if file.size < _LARGE * target_bytes:
+            small.setdefault(file.values, []).append(file)
+    for alike in small.values():
+        alike.sort(key=lambda file: (*_least(file.stats), file.path))
+        size = 0
+        together: list[DeltaFile] = []
+        for file in alike:
+            together.append(file)
+            size += file.size
+            if size >= target_bytes:
+                yield together
+                together, size = [], 0
+        if len(together) > 1:
+            yield together
 
 
 def _least(stats: Mapping[str, Any]) -> tuple[str, int, int]:
@@ -124,11 +146,53 @@ def _least(stats: Mapping[str, Any]) -> tuple[str, int, int]:
     return least.get("topic", ""), least.get("partition", 0), least.get("offset", 0)
 
 
-def _replace(log: DeltaLog, small: Sequence[DeltaFile], stopped: Callable[[], bool]) -> None:
-    """Write the rows of some files into one file, and commit it in their place."""
+def _replace(
+    log: DeltaLog, bins: Sequence[Sequence[DeltaFile]], stopped: Callable[[], bool]
+) -> None:
+    """Write the rows of each bin into one file, and commit these files in their place."""
     number = log.number(_NUMBER) or 0
+    new: list[DeltaFile] = []
+    try:
+        for small in bins:
+            new += [_written(log, small, stopped)]
+    except (Interrupted, LedgerError):
+        _remove(log, new)
+        raise
+    try:
+        log.commit(
+            Change(
+                numbers={_NUMBER: number + 1},
+                note={"compacted": sum(map(len, bins))},
+                files=new,
+                replaced=[file for small in bins for file in small],
+            )
+        )
+    except DeltaConflict as error:
+        log.refresh()
+        if new[0].path in log.files():
+            return
+        _remove(log, new)
+        raise LedgerError(
+            f"{log.directory} was not compacted, since another program changes the same files: "
+            f"{error}; try again later"
+        ) from error
+
+
+def _remove(log: DeltaLog, files: Sequence[DeltaFile]) -> None:
+    for file in files:
+        (log.directory / file.path).unlink()
+
+
+def _written(log: DeltaLog, small: Sequence[DeltaFile], stopped: Callable[[], bool]) -> DeltaFile:
+    """A new file with the rows of some files, which have the same partition values."""
+    names, values = log.partition_by, small[0].values
     output = ParquetOutput(
-        log.directory, COMPACTED, f"{uuid.uuid4().hex}.parquet", log.schema, True
+        log.directory,
+        COMPACTED + folders_of(names, values),
+        f"{uuid.uuid4().hex}.parquet",
+        log.schema,
+        checksums=True,
+        repeated=tuple(names),
     )
     try:
         for file in small:
@@ -148,30 +212,13 @@ def _replace(log: DeltaLog, small: Sequence[DeltaFile], stopped: Callable[[], bo
             f"files, they have {output.rows}; `kohort table verify` names the damaged files"
         )
     status = (log.directory / path).stat()
-    new = DeltaFile(
+    return DeltaFile(
         path=path,
         size=status.st_size,
         modified_ms=status.st_mtime_ns // 1_000_000,
+        values=values,
         stats=_joined([file.stats for file in small]),
     )
-    try:
-        log.commit(
-            Change(
-                numbers={_NUMBER: number + 1},
-                note={"compacted": len(small)},
-                files=[new],
-                replaced=small,
-            )
-        )
-    except DeltaConflict as error:
-        log.refresh()
-        if path in log.files():
-            return
-        (log.directory / path).unlink()
-        raise LedgerError(
-            f"{log.directory} was not compacted, since another program changes the same files: "
-            f"{error}; try again later"
-        ) from error
 
 
 def _batches(log: DeltaLog, file: DeltaFile) -> Iterator[pa.RecordBatch]:

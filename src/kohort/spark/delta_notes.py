@@ -22,6 +22,7 @@ from kohort.spark.delta_commits import leader_of
 from kohort.spark.delta_log import Change, DeltaConflict, DeltaLog
 from kohort.spark.layout import is_delta
 from kohort.spark.ledger import LedgerError, NotedTopic
+from kohort.spark.partition_columns import PARTITION_BY, NewTable
 from kohort.spark.piece_files import PLACE_SCHEMA
 
 FORMAT: Final = "1"
@@ -47,19 +48,20 @@ class DeltaNotes(QueryNotes):
     Args:
         directory: the directory of the table.
         group_id: makes the table if there is none; None only reads an existing table.
+        new: the columns of a new table; None for those that every table has.
 
     Raises:
-        ConfigError: another group writes the table, kohort did not make it, or the directory cannot
-            be written.
+        ConfigError: a Delta table cannot have a column of this type, another group writes the
+            table, kohort did not make it, or the directory cannot be written.
         LedgerError: the log cannot be read, or has another version.
     """
 
-    def __init__(self, directory: Path, group_id: str | None) -> None:
+    def __init__(self, directory: Path, group_id: str | None, new: NewTable | None = None) -> None:
         self._directory = directory
         # Spark calls foreachBatch on changing threads.
         self._lock = threading.Lock()
         if group_id is not None and not is_delta(directory):
-            _make(directory, group_id)
+            _make(directory, group_id, new)
         self._log = DeltaLog(directory)
         properties = self._log.properties
         self.group_id = properties.get(_PREFIX + "group", "")
@@ -187,13 +189,15 @@ class DeltaNotes(QueryNotes):
         }
 
 
-def _make(directory: Path, group_id: str) -> None:
+def _make(directory: Path, group_id: str, new: NewTable | None) -> None:
+    properties = {"group": group_id, "version": FORMAT}
+    if new is not None:
+        properties["schema"] = new.schema
+        if new.partition_by:
+            properties[PARTITION_BY] = json.dumps(new.partition_by)
+    named = {_PREFIX + name: value for name, value in properties.items()}
     try:
-        delta_log.create(
-            directory,
-            PLACE_SCHEMA,
-            {_PREFIX + "group": group_id, _PREFIX + "version": FORMAT, **_RETENTION},
-        )
+        delta_log.create(directory, PLACE_SCHEMA, named | _RETENTION, new)
     except OSError as error:
         raise ConfigError(
             f"cannot write to the output directory {directory}: {error}; name a directory that "

@@ -18,6 +18,7 @@ from kohort.model.ids import TopicPartition
 from kohort.spark.delta_log import DeltaFile, DeltaLog
 from kohort.spark.layout import COMPACTED, PLACE
 from kohort.spark.ledger import LedgerError
+from kohort.spark.partition_columns import folders_of
 from kohort.spark.piece_files import ParquetOutput
 
 
@@ -45,7 +46,7 @@ def without_rows(log: DeltaLog, cuts: Mapping[TopicPartition, int]) -> Swap:
         if not touched:
             continue
         try:
-            rows = pq.read_table(log.directory / file.path, columns=[*PLACE])
+            rows = pq.read_table(log.directory / file.path, columns=[*PLACE], partitioning=None)
             staying = rows.filter(_keep(rows, touched))
             if staying.num_rows == rows.num_rows:
                 continue
@@ -86,10 +87,11 @@ def _rewritten(
 ) -> DeltaFile:
     """A new file with the rows of a file that stay; ``staying`` has their places."""
     output: ParquetOutput | None = None
+    folder = COMPACTED + folders_of(log.partition_by, file.values)
     try:
         with pq.ParquetFile(log.directory / file.path, page_checksum_verification=True) as source:
             output = ParquetOutput(
-                log.directory, COMPACTED, f"{uuid.uuid4().hex}.parquet", source.schema_arrow, True
+                log.directory, folder, f"{uuid.uuid4().hex}.parquet", source.schema_arrow, True
             )
             for batch in source.iter_batches():
                 output.add(batch.filter(_keep(batch, cuts)))
@@ -104,6 +106,7 @@ def _rewritten(
         path=path,
         size=status.st_size,
         modified_ms=status.st_mtime_ns // 1_000_000,
+        values=file.values,
         stats={
             "numRecords": output.rows,
             "minValues": {name: bound["min"] for name, bound in bounds.items()},

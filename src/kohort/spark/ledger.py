@@ -114,10 +114,30 @@ class Seal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DataFile:
+    """A file with rows of one piece.
+
+    Attributes:
+        path: below the table's directory.
+        rows: the number of its rows.
+        seal: None if an older kohort wrote it.
+        offsets: of its first and its last row; None if they are not known.
+        values: of the partition columns of the table, in order.
+    """
+
+    path: str
+    rows: int
+    seal: Seal | None = None
+    offsets: tuple[int, int] | None = None
+    values: tuple[str | None, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenFile:
     """The result of writing one piece; paths are below the table's directory.
 
-    ``state`` is the step of the partition's state; None if the state stays as it is.
+    ``parts`` are the files with its rows if the table has partition columns; then there is no
+    ``path``. ``state`` is the step of the partition's state; None if the state stays as it is.
     """
 
     partition: TopicPartition
@@ -130,14 +150,31 @@ class WrittenFile:
     seal: Seal | None = None
     dead_seal: Seal | None = None
     state: StateStep | None = None
+    parts: tuple[DataFile, ...] = ()
+
+    @property
+    def data_files(self) -> tuple[DataFile, ...]:
+        """The files with the rows."""
+        if self.path is None:
+            return self.parts
+        # Otherwise the first or the last offset may be in the other file.
+        offsets = None if self.dead_letters else (self.first_offset, self.last_offset)
+        return (DataFile(path=self.path, rows=self.rows, seal=self.seal, offsets=offsets),)
+
+    @property
+    def sealed(self) -> list[tuple[str, Seal | None]]:
+        """All files of the piece with their seals."""
+        found = [(file.path, file.seal) for file in self.data_files]
+        return found if self.dead_path is None else [*found, (self.dead_path, self.dead_seal)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManifestRow:
     """One committed piece: its range and the files with its rows and its malformed records.
 
-    ``seal`` and ``dead_seal`` belong to the two files. ``query`` names the query that made the
-    rows. They are None for pieces that were committed by older versions of kohort.
+    ``parts`` are the files with rows of a table with partition columns. ``seal`` and ``dead_seal``
+    belong to the two files. ``query`` names the query that made the rows. They are None for pieces
+    that were committed by older versions of kohort.
     """
 
     partition: TopicPartition
@@ -151,6 +188,14 @@ class ManifestRow:
     seal: Seal | None = None
     dead_seal: Seal | None = None
     query: str | None = None
+    parts: tuple[DataFile, ...] = ()
+
+    @property
+    def data_files(self) -> tuple[DataFile, ...]:
+        """The files with the rows."""
+        if self.path is None:
+            return self.parts
+        return (DataFile(path=self.path, rows=self.rows, seal=self.seal),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,6 +38,7 @@ from pyspark.sql.types import (
 from kohort.spark.evolution import evolved
 from kohort.spark.layout import DEAD_LETTER, HIDDEN, PLACE, RECORD_HASH
 from kohort.spark.ledger import Committed, Ledger, NotedQuery, WrittenFile
+from kohort.spark.partition_columns import PARTITION_BY, check_made, noted
 from kohort.spark.piece_files import REPORT, remove_marked, write_files, written_file
 from kohort.spark.rowwise import RowwiseQuery
 
@@ -84,7 +85,8 @@ class ParquetSink:
         evolve: whether the columns may differ from those of the table.
 
     Raises:
-        ConfigError: the table has other columns, and they may not or cannot differ.
+        ConfigError: the table has other columns, and they may not or cannot differ; or the query
+            does not make a partition column.
     """
 
     def __init__(
@@ -105,6 +107,8 @@ class ParquetSink:
         self._handed_over = CAREFUL if counted else QUICK
         frame = self._frame_of(query, refuse_large=not counted)
         columns = self._columns_of(frame)
+        self._partition_by = noted(ledger.described(PARTITION_BY))
+        check_made(self._partition_by, columns.json())
         table = describe_table(ledger, directory, columns, query, evolve=evolve)
         self._frame = _cast(frame, table) if evolve else frame
         self._query_name = ledger.note_query(noted_query(query))
@@ -147,29 +151,33 @@ class ParquetSink:
         return table_frame(query, refuse_large=refuse_large)
 
     def _columns_of(self, frame: DataFrame) -> StructType:
-        return StructType(
-            [
-                field
-                for field in frame.schema.fields
-                if field.name != DEAD_LETTER and not field.name.startswith(HIDDEN)
-            ]
-        )
+        return table_columns(frame)
 
     def _note_written(self, batch_id: int, files: Sequence[WrittenFile]) -> None:
         """Take note of the files of a committed batch."""
 
     def _writer(self, mark: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
         """The function that writes the rows of a task."""
-        return partial(write_files, str(self._directory), mark)
+        return partial(write_files, str(self._directory), mark, partition_by=self._partition_by)
 
     def _discard(self, files: Sequence[WrittenFile], committed: Committed) -> None:
         """Remove files of partitions that a newer owner fenced; its own batch has the records."""
         for file in files:
             if file.partition in committed.fenced:
                 LOG.warning("%s has a new owner, which writes these rows", file.partition)
-                for path in (file.path, file.dead_path):
-                    if path is not None:
-                        (self._directory / path).unlink(missing_ok=True)
+                for path, _ in file.sealed:
+                    (self._directory / path).unlink(missing_ok=True)
+
+
+def table_columns(frame: DataFrame) -> StructType:
+    """The columns of the table with the rows of ``table_frame``."""
+    return StructType(
+        [
+            field
+            for field in frame.schema.fields
+            if field.name != DEAD_LETTER and not field.name.startswith(HIDDEN)
+        ]
+    )
 
 
 def can_be_sized(query: RowwiseQuery) -> bool:
@@ -238,9 +246,9 @@ def describe_table(
     ledger: Ledger, directory: Path, schema: StructType, query: RowwiseQuery, *, evolve: bool
 ) -> StructType:
     """Note the table's columns in the ledger, or check that the query fits them; the columns."""
-    noted = ledger.described("schema")
-    if noted is not None:
-        there = StructType.fromJson(json.loads(noted))
+    known = ledger.described("schema")
+    if known is not None:
+        there = StructType.fromJson(json.loads(known))
         schema = evolved(there, schema, directory, evolve=evolve)
     ledger.describe("schema", schema.json())
     # If any query of the table filtered, a missing record may have been filtered.

@@ -21,10 +21,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
 from kohort.spark.durable import make_folder, sync
-from kohort.spark.layout import DATA, DEAD_LETTER, DEAD_LETTERS, HIDDEN, RECORD_HASH, TEMPORARY
-from kohort.spark.ledger import Seal, WrittenFile
+from kohort.spark.layout import (
+    DATA,
+    DEAD_LETTER,
+    DEAD_LETTERS,
+    HIDDEN,
+    PLACE,
+    RECORD_HASH,
+    TEMPORARY,
+)
+from kohort.spark.ledger import DataFile, Seal, WrittenFile
+from kohort.spark.partition_columns import MOST_VALUES, Values, divided, folders_of
 from kohort.spark.seals import seal_of
 
 COMPRESSION = "zstd"
@@ -50,7 +60,11 @@ DEAD_SCHEMA: Final = pa.schema(
 
 
 def write_files(
-    directory: str, mark: str, batches: Iterator[pa.RecordBatch]
+    directory: str,
+    mark: str,
+    batches: Iterator[pa.RecordBatch],
+    *,
+    partition_by: tuple[str, ...] = (),
 ) -> Iterator[pa.RecordBatch]:
     """Write the rows of one task, a function for ``mapInArrow``; yields a report for each piece.
 
@@ -58,9 +72,12 @@ def write_files(
         directory: the directory of the table.
         mark: beginning of all file names.
         batches: the rows, piece after piece.
+        partition_by: the partition columns of the table.
     """
     place = Path(directory)
-    yield from write_runs(lambda p, schema: PieceWriter(place, mark, p, schema), batches)
+    yield from write_runs(
+        lambda p, schema: PieceWriter(place, mark, p, schema, partition_by), batches
+    )
 
 
 def write_runs(
@@ -123,6 +140,7 @@ class ParquetOutput:
         name: of the file.
         schema: of the rows.
         checksums: whether pages get checksums, which cost a tenth of the CPU time of writing.
+        repeated: columns with one value in all rows, beside topic and partition.
     """
 
     directory: Path
@@ -130,6 +148,7 @@ class ParquetOutput:
     name: str
     schema: pa.Schema
     checksums: bool = False
+    repeated: tuple[str, ...] = ()
     rows: int = 0
     seal: Seal | None = None
     _waiting: list[pa.RecordBatch] = field(default_factory=list)
@@ -141,6 +160,11 @@ class ParquetOutput:
     def path(self) -> str:
         """The path of the finished file, relative to the table."""
         return f"{self.folder}/{self.name}"
+
+    @property
+    def waiting_bytes(self) -> int:
+        """The bytes of rows in memory."""
+        return self._waiting_bytes
 
     @property
     def _temporary(self) -> Path:
@@ -155,13 +179,13 @@ class ParquetOutput:
         self._waiting_rows += rows.num_rows
         self._waiting_bytes += rows.nbytes
         if self._waiting_rows >= ROWS_PER_GROUP or self._waiting_bytes >= BYTES_PER_GROUP:
-            self._flush()
+            self.flush()
 
     def finish(self) -> str | None:
         """Sync the file and give it its final name; its path below the table, None without rows."""
         if not self.rows:
             return None
-        self._flush()
+        self.flush()
         assert self._writer is not None
         self._writer.close()
         sync(self._temporary)
@@ -177,15 +201,16 @@ class ParquetOutput:
             self._writer.close()
             self._temporary.unlink(missing_ok=True)
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Write the rows in memory."""
         if self._writer is None:
             make_folder(self._temporary.parent)
             self._writer = pq.ParquetWriter(
                 self._temporary,
                 self.schema,
                 compression=COMPRESSION,
-                use_dictionary=["topic", "partition"],
-                write_statistics=["topic", "partition", "offset"],
+                use_dictionary=list(dict.fromkeys(("topic", "partition", *self.repeated))),
+                write_statistics=list(dict.fromkeys((*PLACE, *self.repeated))),
                 write_page_checksum=self.checksums,
             )
         if self._waiting:
@@ -194,11 +219,97 @@ class ParquetOutput:
         self._waiting_rows = self._waiting_bytes = 0
 
 
+class DividedOutput:
+    """The files of one piece in a table with partition columns, one for each set of values.
+
+    Args:
+        directory: of the table.
+        folder: below the directory; the files are in folders with the values below it.
+        name: of the files.
+        schema: of the rows.
+        partition_by: the partition columns.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        folder: str,
+        name: str,
+        schema: pa.Schema,
+        partition_by: tuple[str, ...],
+    ) -> None:
+        self._directory, self._folder, self._name = directory, folder, name
+        self._schema = schema
+        self._by = partition_by
+        self._outputs: dict[Values, ParquetOutput] = {}
+        self._offsets: dict[Values, tuple[int, int]] = {}
+        self.rows = 0
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        """Write rows, perhaps later.
+
+        Raises:
+            ConfigError: the piece has too many values, or a value cannot name a folder.
+        """
+        self.rows += rows.num_rows
+        for values, some in divided(rows, self._by):
+            self._output(values).add(some)
+            offsets = some.column(PLACE[2])
+            first, last = offsets[0].as_py(), offsets[-1].as_py()
+            self._offsets[values] = (self._offsets.get(values, (first, last))[0], last)
+        while sum(output.waiting_bytes for output in self._outputs.values()) > BYTES_PER_GROUP:
+            max(self._outputs.values(), key=lambda output: output.waiting_bytes).flush()
+
+    def finish(self) -> tuple[DataFile, ...]:
+        """Sync the files and give them their final names."""
+        files: list[DataFile] = []
+        for values, output in self._outputs.items():
+            path = output.finish()
+            assert path is not None
+            files.append(
+                DataFile(
+                    path=path,
+                    rows=output.rows,
+                    seal=output.seal,
+                    offsets=self._offsets[values],
+                    values=values,
+                )
+            )
+        return tuple(files)
+
+    def abandon(self) -> None:
+        """Remove unfinished files."""
+        for output in self._outputs.values():
+            output.abandon()
+
+    def _output(self, values: Values) -> ParquetOutput:
+        if values not in self._outputs:
+            if len(self._outputs) == MOST_VALUES:
+                raise ConfigError(
+                    f"the partition columns ({', '.join(self._by)}) have more than {MOST_VALUES} "
+                    f"values in one batch of {self._folder.removeprefix(DATA + '/')}, and each is "
+                    "a file: give a smaller --limit, or begin a new table with coarser columns"
+                )
+            self._outputs[values] = ParquetOutput(
+                self._directory,
+                self._folder + folders_of(self._by, values),
+                self._name,
+                self._schema,
+                repeated=self._by,
+            )
+        return self._outputs[values]
+
+
 class PieceWriter:
     """Writes the rows of one piece, and its malformed records into a second file."""
 
     def __init__(
-        self, directory: Path, mark: str, partition: TopicPartition, schema: pa.Schema
+        self,
+        directory: Path,
+        mark: str,
+        partition: TopicPartition,
+        schema: pa.Schema,
+        partition_by: tuple[str, ...] = (),
     ) -> None:
         self.partition = partition
         self._names = [n for n in schema.names if n != DEAD_LETTER and not n.startswith(HIDDEN)]
@@ -206,7 +317,12 @@ class PieceWriter:
         folder = f"{partition.topic}/{partition.partition}"
         name = f"{mark}-{uuid.uuid4().hex}.parquet"
         kept = pa.schema([schema.field(n) for n in self._names])
-        self._good = ParquetOutput(directory, f"{DATA}/{folder}", name, kept)
+        good = f"{DATA}/{folder}"
+        self._good: ParquetOutput | DividedOutput = (
+            DividedOutput(directory, good, name, kept, partition_by)
+            if partition_by
+            else ParquetOutput(directory, good, name, kept)
+        )
         self._dead = ParquetOutput(directory, f"{DEAD_LETTERS}/{folder}", name, DEAD_SCHEMA)
         self._first: int | None = None
         self._last = -1
@@ -232,17 +348,18 @@ class PieceWriter:
     def finish(self) -> WrittenFile:
         """Finish the files."""
         assert self._first is not None
-        path, dead_path = self._good.finish(), self._dead.finish()
+        good, dead_path = self._good.finish(), self._dead.finish()
         return WrittenFile(
             partition=self.partition,
             first_offset=self._first,
             last_offset=self._last,
-            path=path,
+            path=None if isinstance(good, tuple) else good,
             rows=self._good.rows,
             dead_path=dead_path,
             dead_letters=self._dead.rows,
-            seal=self._good.seal,
+            seal=None if isinstance(self._good, DividedOutput) else self._good.seal,
             dead_seal=self._dead.seal,
+            parts=good if isinstance(good, tuple) else (),
         )
 
     def abandon(self) -> None:

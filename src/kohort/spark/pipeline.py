@@ -29,6 +29,7 @@ from kohort.spark.draining import SUFFIX, DrainFile, Draining
 from kohort.spark.failures import PipelineFailed, PythonLate, explained
 from kohort.spark.kafka_topics import KafkaTopics
 from kohort.spark.ledger import Ledger
+from kohort.spark.new_tables import check_partitions, is_begun, planned
 from kohort.spark.options import DEFAULT_LIMIT_BYTES, SourceOptions, parse_options
 from kohort.spark.parquet_sink import SMALL_ROW, ParquetSink
 from kohort.spark.plain_sink import PlainSink
@@ -74,6 +75,8 @@ class PipelineConfig:
             the query (``kohort.spark.state.stage``); None writes these rows.
         table: ``parquet`` or ``delta``; None for the kind of the existing table, and for Delta if
             there is none.
+        partition_by: the partition columns of the table; None for those of the existing table, and
+            for none if there is no table.
         evolve: whether the SQL may make other columns than the table has; not with ``state``.
         commit_interval_s: least time between the beginnings of two micro-batches, unless the first
             one left records behind; None for 5 s with a Delta table, and for 0 s with Parquet.
@@ -103,6 +106,7 @@ class PipelineConfig:
     output: Path
     state: str | None = None
     table: str | None = None
+    partition_by: tuple[str, ...] | None = None
     evolve: bool = False
     commit_interval_s: float | None = None
     min_rows: int = 0
@@ -187,10 +191,8 @@ def run_pipeline(
             "of another function; name another output directory"
         )
     loaded = None if config.state is None else load_stage(config.state)
-    with (
-        closing(open_ledger(config.output, config.group, config.table)) as ledger,
-        locked_checkpoint(config.output, config.name) as checkpoint,
-    ):
+    begun = is_begun(config.output, config.group, config.table, config.partition_by)
+    with locked_checkpoint(config.output, config.name) as checkpoint:
         name = checkpoint.name
         if stop.is_set():
             return Ending(left=True, drained=False)
@@ -200,25 +202,29 @@ def run_pipeline(
             if session is not None
             else make_session(f"kohort-{config.group}-{name}", config.master, config.spark)
         )
-        own = session is None
         draining = Draining(
             wanted=drain or threading.Event(),
             file=DrainFile(checkpoint.path.with_name(name + SUFFIX).resolve()),
             timeout_s=config.drain_s,
         )
         draining.file.clear()
-        application = Application(
-            spark, config, ledger, checkpoint, report, stop, draining, own, loaded
-        )
         left = True
         try:
-            note_start: Callable[[], None] = partial(started, name)
-            # The start of Spark takes seconds; the wish to stop may come meanwhile.
-            while not (stop.is_set() or application.run(note_start)):
-                note_start = _nothing
+            # A new table gets its columns when it is made.
+            new = None if begun else planned(spark, config.sql, loaded, config.partition_by)
+            with closing(open_ledger(config.output, config.group, config.table, new=new)) as ledger:
+                check_partitions(ledger, config.output, config.partition_by)
+                application = Application(
+                    spark, config, ledger, checkpoint, report, stop, draining, session is None,
+                    loaded,
+                )  # fmt: skip
+                note_start: Callable[[], None] = partial(started, name)
+                # The start of Spark takes seconds; the wish to stop may come meanwhile.
+                while not (stop.is_set() or application.run(note_start)):
+                    note_start = _nothing
         finally:
             draining.file.clear()
-            if own:
+            if session is None:
                 left = stop_session(spark)
         return Ending(left=left, drained=draining.drained)
 

@@ -30,12 +30,14 @@ class PlainReader:
         fail_on_data_loss: see ``read_pieces``.
         columns: the record's columns behind the query's columns.
         schema: all columns of the table: place and hash of each record, then the query's columns.
+        partition_by: the partition columns of the table.
     """
 
     client: ClientSettings
     fail_on_data_loss: bool
     columns: tuple[PlainColumn, ...]
     schema: pa.Schema
+    partition_by: tuple[str, ...] = ()
 
     def write(
         self, directory: str, mark: str, tasks: Iterator[pa.RecordBatch]
@@ -49,7 +51,9 @@ class PlainReader:
             for row in batch.column(0):
                 pieces: list[Piece] = pickle.loads(row.as_py())
                 if pieces:
-                    yield from write_files(directory, mark, self._read(pieces))
+                    yield from write_files(
+                        directory, mark, self._read(pieces), partition_by=self.partition_by
+                    )
                 else:
                     warm_up(self.client)
 

@@ -52,6 +52,7 @@ class PlainSink(ParquetSink):
             fail_on_data_loss=source.fail_on_data_loss,
             columns=columns,
             schema=to_arrow_schema(table_frame(query).schema, timezone=zone),
+            partition_by=self._partition_by,
         )
 
     @property

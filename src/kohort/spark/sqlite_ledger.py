@@ -39,13 +39,16 @@ from kohort.spark.ledger import (
 )
 from kohort.spark.offsets import OwnedRange
 from kohort.spark.one_host import OneHost
+from kohort.spark.partition_columns import PARTITION_BY, NewTable
 from kohort.spark.planning import Piece
 from kohort.spark.sqlite_files import connect, connect_for_reading, explaining
 from kohort.spark.sqlite_tables import (
     SCHEMA,
+    add_parts,
     as_columns,
     intended,
     move_heads,
+    parts_of,
     seal_from,
     state_heads,
     under_way,
@@ -140,6 +143,13 @@ class SqliteLedger(QueryNotes):
                 "INSERT INTO meta VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = ?",
                 (name, value, value),
             )
+
+    def begin_table(self, new: NewTable) -> None:
+        """Note the columns of the table, unless columns are noted already."""
+        notes = {"schema": new.schema, PARTITION_BY: json.dumps(new.partition_by)}
+        with self._transaction() as connection:
+            if connection.execute("SELECT 1 FROM meta WHERE name = 'schema'").fetchone() is None:
+                connection.executemany("INSERT INTO meta VALUES (?, ?)", [*notes.items()])
 
     def described(self, name: str) -> str | None:
         """See ``Ledger.described``."""
@@ -313,6 +323,7 @@ class SqliteLedger(QueryNotes):
                     for row in rows
                 ],
             )  # fmt: skip
+            add_parts(connection, self._group_id, rows)
             connection.execute("DELETE FROM intent WHERE application = ?", (application,))
         return Committed(rows=rows, fenced=frozenset(fenced))
 
@@ -324,8 +335,12 @@ class SqliteLedger(QueryNotes):
     def files(self, *, dead: bool = False) -> dict[str, int]:
         """See ``Ledger.files``."""
         rows = self.manifest()
-        found = [(r.dead_path, r.dead_seal) if dead else (r.path, r.seal) for r in rows]
-        return {path: seal.size if seal else 0 for path, seal in found if path}
+        found = (
+            [(row.dead_path, row.dead_seal) for row in rows if row.dead_path]
+            if dead
+            else [(file.path, file.seal) for row in rows for file in row.data_files]
+        )
+        return {path: seal.size if seal else 0 for path, seal in found}
 
     def replaced_files(self) -> Collection[str]:
         """None: nothing compacts a Parquet table."""
@@ -342,11 +357,13 @@ class SqliteLedger(QueryNotes):
                    WHERE group_id = ? ORDER BY topic, partition, begin_offset""",
                 (self._group_id,),
             ).fetchall()
+            parts = parts_of(connection, self._group_id)
         return [
             ManifestRow(
                 partition=TopicPartition(row[0], row[1]), begin=row[2], end=row[3], epoch=row[4],
                 path=row[5], rows=row[6], dead_path=row[7], dead_letters=row[8], query=row[9],
                 seal=seal_from(*row[10:12]), dead_seal=seal_from(*row[12:14]),
+                parts=parts.get((row[0], row[1], row[2]), ()),
             )
             for row in rows
         ]  # fmt: skip

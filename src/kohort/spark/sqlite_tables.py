@@ -7,11 +7,11 @@ know: transactions, files.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from kohort.model.ids import TopicPartition
-from kohort.spark.ledger import Seal
+from kohort.spark.ledger import DataFile, ManifestRow, Seal
 from kohort.spark.planning import Piece
 from kohort.spark.state.heads import StateHead
 
@@ -44,6 +44,12 @@ SCHEMA: Final = (
          begin_offset INTEGER NOT NULL, query TEXT,
          size INTEGER, crc INTEGER, dead_size INTEGER, dead_crc INTEGER,
          PRIMARY KEY (group_id, topic, partition, begin_offset)) WITHOUT ROWID, STRICT""",
+    # The files with rows of a piece, if the table has partition columns.
+    """CREATE TABLE IF NOT EXISTS part (
+         group_id TEXT NOT NULL, topic TEXT NOT NULL, partition INTEGER NOT NULL,
+         begin_offset INTEGER NOT NULL, path TEXT NOT NULL, rows INTEGER NOT NULL,
+         size INTEGER, crc INTEGER,
+         PRIMARY KEY (group_id, topic, partition, begin_offset, path)) WITHOUT ROWID, STRICT""",
     """CREATE TABLE IF NOT EXISTS state (
          group_id TEXT NOT NULL, topic TEXT NOT NULL, partition INTEGER NOT NULL,
          at_offset INTEGER NOT NULL, token INTEGER NOT NULL,
@@ -92,6 +98,34 @@ def under_way(connection: sqlite3.Connection, group_id: str) -> frozenset[TopicP
         (group_id,),
     ).fetchall()
     return frozenset(TopicPartition(*row) for row in rows)
+
+
+def parts_of(
+    connection: sqlite3.Connection, group_id: str
+) -> dict[tuple[str, int, int], tuple[DataFile, ...]]:
+    """The files of pieces with partition columns, by topic, partition and begin."""
+    rows = connection.execute(
+        """SELECT topic, partition, begin_offset, path, rows, size, crc FROM part
+           WHERE group_id = ? ORDER BY topic, partition, begin_offset, path""",
+        (group_id,),
+    ).fetchall()
+    found: dict[tuple[str, int, int], tuple[DataFile, ...]] = {}
+    for topic, partition, begin, path, count, *seal in rows:
+        file = DataFile(path=path, rows=count, seal=seal_from(*seal))
+        found[topic, partition, begin] = (*found.get((topic, partition, begin), ()), file)
+    return found
+
+
+def add_parts(connection: sqlite3.Connection, group_id: str, rows: Iterable[ManifestRow]) -> None:
+    """Note the files of pieces with partition columns."""
+    connection.executemany(
+        "INSERT INTO part VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        [
+            (group_id, *row.partition, row.begin, part.path, part.rows, *as_columns(part.seal))
+            for row in rows
+            for part in row.parts
+        ],
+    )
 
 
 def seal_from(size: int | None, crc: int | None) -> Seal | None:

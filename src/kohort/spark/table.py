@@ -20,6 +20,7 @@ from kohort.model.ids import TopicPartition
 from kohort.spark.layout import COMPACTED, DATA, DEAD_LETTERS, DELTA_LOG, is_delta
 from kohort.spark.ledger import Ledger, ManifestRow
 from kohort.spark.one_host import OneHost
+from kohort.spark.partition_columns import NewTable
 from kohort.spark.postgres_note import DatabaseNote, noted_database, wanting_psycopg
 from kohort.spark.sqlite_ledger import LEDGER_PATH, SqliteLedger, path_of
 
@@ -59,7 +60,13 @@ def kind_of(directory: Path) -> str | None:
     return DELTA
 
 
-def open_ledger(directory: Path, group_id: str | None = None, kind: str | None = None) -> Ledger:
+def open_ledger(
+    directory: Path,
+    group_id: str | None = None,
+    kind: str | None = None,
+    *,
+    new: NewTable | None = None,
+) -> Ledger:
     """The ledger of a table.
 
     Args:
@@ -68,6 +75,7 @@ def open_ledger(directory: Path, group_id: str | None = None, kind: str | None =
             the ledger of an existing table; nothing is written.
         kind: ``parquet`` or ``delta``; None for the kind of the existing table, and for Delta if
             there is none.
+        new: the columns of a table that is made; None for those that every table has.
 
     Raises:
         ConfigError: there is no table, it has another kind, another group or another host writes
@@ -87,7 +95,7 @@ def open_ledger(directory: Path, group_id: str | None = None, kind: str | None =
             "directory that `kohort pipeline --output` was given"
         )
     if (there or kind or DELTA) == DELTA:
-        ledger = _open_delta(directory, group_id)
+        ledger = _open_delta(directory, group_id, new)
     elif (note := noted_database(directory)) is not None:
         ledger = _open_postgres(directory, note, group_id)
     elif group_id is None:
@@ -97,6 +105,8 @@ def open_ledger(directory: Path, group_id: str | None = None, kind: str | None =
     try:
         # Two applications may have begun a table at once, each another kind.
         kind_of(directory)
+        if new is not None and isinstance(ledger, SqliteLedger):
+            ledger.begin_table(new)
     except ConfigError:
         ledger.close()
         raise
@@ -150,10 +160,10 @@ def rewind_table(
         ledger.rewind(offsets, execute=execute)
 
 
-def _open_delta(directory: Path, group_id: str | None) -> DeltaLedger:
+def _open_delta(directory: Path, group_id: str | None, new: NewTable | None = None) -> DeltaLedger:
     with _wanting_deltalake():
         from kohort.spark.delta_ledger import DeltaLedger  # noqa: PLC0415 - only for such tables
-    return DeltaLedger(directory, group_id)
+    return DeltaLedger(directory, group_id, new)
 
 
 def _open_postgres(directory: Path, note: DatabaseNote, group_id: str | None) -> Ledger:
@@ -228,9 +238,13 @@ def clean(directory: Path, older_than_s: float) -> list[Orphan]:
 
 
 def _partition_of(orphan: Orphan) -> TopicPartition | None:
-    """The partition in a path DATA/TOPIC/PARTITION/NAME; None for a path of another form."""
-    *_, topic, number, _ = ("", "", *orphan.path.split("/"))
-    return TopicPartition(topic, int(number)) if number.isdecimal() else None
+    """The partition in a path DATA/TOPIC/PARTITION/...; None for a path of another form."""
+    for folder in (DATA, DEAD_LETTERS):
+        topic, _, rest = orphan.path.removeprefix(f"{folder}/").partition("/")
+        number, _, _ = rest.partition("/")
+        if orphan.path.startswith(f"{folder}/") and number.isdecimal():
+            return TopicPartition(topic, int(number))
+    return None
 
 
 def _files(directory: Path) -> Iterator[Path]:

@@ -92,6 +92,6 @@ def _group_may_hold(group: pq.RowGroupMetaData, number: int) -> bool:
 def _may_hold(path: str, partition: TopicPartition) -> bool:
     for folder in (DATA, DEAD_LETTERS):
         parts = path.removeprefix(f"{folder}/").split("/")
-        if path.startswith(f"{folder}/") and len(parts) == 3:
+        if path.startswith(f"{folder}/") and len(parts) >= 3:
             return parts[:2] == [partition.topic, str(partition.partition)]
     return True

@@ -245,12 +245,12 @@ class _PartitionCheck:
         verdict = self.verdict
         for row in self._manifest:
             before = len(verdict.troubles)
-            rows = self._read(row, row.path, row.rows, row.seal)
+            files = [self._read(row, file.path, file.rows, file.seal) for file in row.data_files]
             dead = self._read(row, row.dead_path, row.dead_letters, row.dead_seal)
             if len(verdict.troubles) == before:
                 self.whole.add(row.begin)
-            found += [rows, dead]
-            verdict.rows += len(rows[0])
+            found += [*files, dead]
+            verdict.rows += sum(len(rows[0]) for rows in files)
             verdict.dead_letters += len(dead[0])
         return _join(offsets for offsets, _ in found), _join(hashes for _, hashes in found)
 
@@ -276,7 +276,9 @@ class _PartitionCheck:
         troubles = self.verdict.troubles
         try:
             found = seal_of(self._directory / path)
-            table = pq.read_table(self._directory / path, columns=[*PLACE, RECORD_HASH])
+            table = pq.read_table(
+                self._directory / path, columns=[*PLACE, RECORD_HASH], partitioning=None
+            )
         except (OSError, pa.ArrowException) as error:
             troubles.append(f"{path} cannot be read: {error}")
             return _EMPTY, _EMPTY

@@ -52,6 +52,7 @@ class StateWork:
         stage: the user's function.
         columns: columns that the stage gets: ``offset``, then those of the SQL.
         schema: columns of the table that the stage makes.
+        partition_by: the partition columns of the table.
     """
 
     directory: str
@@ -61,6 +62,7 @@ class StateWork:
     stage: Stage
     columns: tuple[str, ...]
     schema: pa.Schema
+    partition_by: tuple[str, ...] = ()
 
 
 def write_with_state(
@@ -89,7 +91,7 @@ class _StatefulWriter(PieceWriter):
     ) -> None:
         self._work = work
         self._schema = _written_schema(work.schema)
-        super().__init__(Path(work.directory), mark, partition, self._schema)
+        super().__init__(Path(work.directory), mark, partition, self._schema, work.partition_by)
         self._folder = StateFolder(Path(work.directory), partition)
         self._head = work.heads.get(partition)
         self._missing: str | None = None

@@ -56,12 +56,7 @@ class StateSink(ParquetSink):
         loaded: Loaded,
         copies: Path | None,
     ) -> None:
-        offset = PLACE[2]
-        fields = [PLACE_SCHEMA.field(offset)]
-        made = query.frame.select(*(f"`{name}`" for name in query.columns)).schema
-        zone = query.frame.sparkSession.conf.get("spark.sql.session.timeZone")
-        fields += list(to_arrow_schema(made, timezone=zone))
-        self._given = pa.schema(fields)
+        self._given = _given_to(query)
         self._made = checked_schema(loaded.stage, self._given)
         self._loaded = loaded
         self._copies = copies
@@ -77,12 +72,7 @@ class StateSink(ParquetSink):
         return table_frame(query, refuse_large=refuse_large, carry_all=True)
 
     def _columns_of(self, frame: DataFrame) -> StructType:
-        try:
-            return from_arrow_schema(pa.schema([*PLACE_SCHEMA, *self._made]))
-        except PySparkException as error:
-            raise ConfigError(
-                f"--state {self._loaded.name}: Spark cannot read a column of schema(rows): {error}"
-            ) from error
+        return _table_columns(self._loaded, self._made)
 
     def _writer(self, mark: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
         # The batch begins at the present positions, or a newer owner has fenced it.
@@ -94,6 +84,7 @@ class StateSink(ParquetSink):
             stage=self._loaded.stage,
             columns=tuple(self._given.names),
             schema=self._made,
+            partition_by=self._partition_by,
         )
         return partial(write_with_state, work, mark)
 
@@ -104,6 +95,27 @@ class StateSink(ParquetSink):
                 continue
             if file.state.keep_from is not None:
                 StateFolder(self._directory, file.partition).remove_before(file.state.keep_from)
+
+
+def state_columns(query: RowwiseQuery, loaded: Loaded) -> StructType:
+    """The columns of the table of a stage; ConfigError if the stage does not fit the SQL."""
+    return _table_columns(loaded, checked_schema(loaded.stage, _given_to(query)))
+
+
+def _given_to(query: RowwiseQuery) -> pa.Schema:
+    """The columns that a stage gets: ``offset``, then those of the query."""
+    made = query.frame.select(*(f"`{name}`" for name in query.columns)).schema
+    zone = query.frame.sparkSession.conf.get("spark.sql.session.timeZone")
+    return pa.schema([PLACE_SCHEMA.field(PLACE[2]), *to_arrow_schema(made, timezone=zone)])
+
+
+def _table_columns(loaded: Loaded, made: pa.Schema) -> StructType:
+    try:
+        return from_arrow_schema(pa.schema([*PLACE_SCHEMA, *made]))
+    except PySparkException as error:
+        raise ConfigError(
+            f"--state {loaded.name}: Spark cannot read a column of schema(rows): {error}"
+        ) from error
 
 
 def check_state(ledger: Ledger, directory: Path, name: str | None) -> None:
