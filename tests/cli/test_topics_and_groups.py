@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import confluent_kafka
 import pytest
@@ -11,12 +11,17 @@ from tests.cli.commands import Kohort, rows
 from tests.client.stage import until
 
 from kohort.broker.embedded import EmbeddedBroker
-from kohort.cli.group_reports import assignment_text
+from kohort.cli.group_reports import Report, assignment_text, warn
 from kohort.cli.main import cli
+from kohort.client.descriptions import GroupDescription, GroupMemberDescription
 from kohort.client.errors import BrokerUnreachable, RequestFailed
 from kohort.client.membership import GroupMembership
+from kohort.embedded.connect import COMPATIBLE, ConnectAssignment, encode_worker_assignment
+from kohort.embedded.consumer import Assignment, encode_assignment
+from kohort.embedded.deferral import Pending, Wait, encode_pending
 from kohort.model.errors import ConfigError
-from kohort.model.ids import TopicPartition
+from kohort.model.ids import GenerationId, TopicPartition
+from kohort.model.instants import Millis
 
 PATIENCE_S = 20
 
@@ -235,15 +240,19 @@ def test_describe_shows_the_partitions_that_wait_for_a_lost_member(
                 return len(second.snapshot().owned) == 2
 
             until(shared, "half is the second member's")
-            lost = sorted(second.snapshot().owned)
+            lost, gone = sorted(second.snapshot().owned), second.snapshot().member
         until(lambda: bool(first.waits()), "the leader waits")
         kohort("groups", "describe", "g")
-        expected = f"Consumer group 'g' keeps {assignment_text(lost)} for a lost member, for 60 s "
+        expected = (
+            f"Consumer group 'g' keeps {assignment_text(lost)} for member {gone}, which left, for "
+            "60 s from the last rebalance at most."
+        )
         assert expected in kohort.errors
         (report,) = json.loads(kohort("groups", "describe", "g", "--json"))
         assert report["waits"] == [
             {
                 "partitions": [str(partition) for partition in lost],
+                "member_id": gone,
                 "remaining_ms_at_the_last_rebalance": 60_000,
             }
         ]
@@ -304,3 +313,52 @@ def test_describe_shows_the_copies_that_a_member_keeps(
         (report,) = json.loads(kohort("groups", "describe", "g", "--json"))
         kept = {member["consumer_id"]: member["standbys"] for member in report["members"]}
         assert kept[first.snapshot().member] == [str(tp) for tp in sorted(second.snapshot().owned)]
+
+
+def as_of_a_worker(detail: bytes) -> bytes:
+    return encode_worker_assignment(ConnectAssignment(detail=detail), COMPATIBLE)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "wrap", "names"),
+    [
+        ("kohort-resources", bytes, "s3:1, s3:2"),
+        ("connect", as_of_a_worker, "s3-0, s3-1"),
+    ],
+)
+def test_waits_of_groups_without_topics_are_shown_by_the_names_of_their_resources(
+    protocol: str,
+    wrap: Callable[[bytes], bytes],
+    names: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    travelling = {
+        "connect": [TopicPartition("s3", 1), TopicPartition("s3", 2)],
+        "kohort-resources": [TopicPartition("s3:1", 0), TopicPartition("s3:2", 0)],
+    }
+    wait = Wait(
+        wait_id=1,
+        start_generation=GenerationId(4),
+        remaining_ms=Millis(9_000),
+        partitions=frozenset(travelling[protocol]),
+        member="worker-7",
+    )
+    data = encode_assignment(
+        Assignment(partitions=frozenset(), user_data=encode_pending(Pending(waits=(wait,))))
+    )
+    member = GroupMemberDescription(
+        member_id="m", group_instance_id=None, client_id="", client_host="", assignment=wrap(data)
+    )
+    group = GroupDescription(
+        group_id="g",
+        state="Stable",
+        protocol_type=protocol,
+        protocol_name="",
+        coordinator_id=1,
+        members=(member,),
+    )
+    warn(group)
+    told = f"Consumer group 'g' keeps {names} for member worker-7, which left, for 9 s from the"
+    assert told in " ".join(capsys.readouterr().err.split())
+    shown = json.loads(json.dumps(Report(group, "", []).as_json()))
+    assert [wait["partitions"] for wait in shown["waits"]] == [names.split(", ")]

@@ -45,7 +45,7 @@ class Crew:
         return self.configuration
 
     def join(self) -> Member:
-        protocol = connect_protocol("http://worker/", self._read, self.said.append)
+        protocol = connect_protocol("http://worker/", self._read, warn=self.said.append)
         worker = Member([ALL], self._settings, protocol)
         self._stack.callback(worker.leave)
         worker.join()

@@ -72,6 +72,22 @@ def test_a_changed_list_is_shared_out_again(make_crew: MakeCrew) -> None:
         assert member.owned() >= owned & set(crew.names), "nothing moves that need not"
 
 
+def test_a_list_that_changes_while_the_leader_assigns_is_shared_out_too(
+    make_crew: MakeCrew,
+) -> None:
+    names = ["old"]
+
+    def resources() -> list[str]:
+        told = list(names)
+        if told == ["old"]:
+            names[:] = ["new"]
+            group.resources_changed()  # the running rebalance has the old list
+        return told
+
+    with ResourceGroup(make_crew().settings, resources=resources) as group:
+        until(lambda: group.owned() == {"new"}, "the new list is shared out")
+
+
 def test_waits_and_drains_work_as_for_partitions(make_crew: MakeCrew) -> None:
     crew = make_crew(**{"scheduled.rebalance.max.delay.ms": 60_000})
     a_member_returns(crew)

@@ -153,12 +153,13 @@ def a_member_returns(group: WaitingGroup, leaver: int) -> None:
         group.join()
         group.settled(*shares)
     gone = group.kohort[leaver]
+    lost_id = "" if leaver == 0 else gone.snapshot().member  # a new leader did not know the old one
     generation, before = gone.snapshot().generation, group.owned()
     lost = group.lose(gone)
     del before[leaver]
     assert group.settled(4, 4) == before
     (wait,) = group.kohort[0].waits()
-    assert wait.partitions == lost
+    assert (wait.partitions, wait.member) == (lost, lost_id)
     assert 0 < wait.remaining_ms <= 60_000
     status = group.kohort[1].status()
     assert {each.partitions for each in status.waits} == {lost}

@@ -37,6 +37,7 @@ WAIT = Wait(
     start_generation=GenerationId(4),
     remaining_ms=Millis(1_000),
     partitions=partitions("t1 t12 u0"),
+    member="orders-7",
 )
 PENDING = Pending(waits=(WAIT,), released=partitions("u1"), postponed=7)
 DATA = encode_pending(PENDING) or b""
@@ -57,6 +58,17 @@ def test_cut_handovers_and_standbys_are_refused(length: int) -> None:
     assert decode_pending(data) == COPIES
     with pytest.raises(ProtocolError):
         decode_pending(data[:length])
+
+
+def test_a_sentence_names_the_lost_member_if_it_is_known() -> None:
+    assert WAIT.sentence() == "3 partitions wait up to 1.0 s for member orders-7: t-1, t-12, u-0"
+    unknown = replace(WAIT, member="").sentence()
+    assert unknown == "3 partitions wait up to 1.0 s for the member that had them: t-1, t-12, u-0"
+
+
+def test_a_long_id_of_a_lost_member_is_cut() -> None:
+    data = encode_pending(replace(PENDING, waits=(replace(WAIT, member="m" * 30_000),))) or b""
+    assert [wait.member for wait in decode_pending(data).waits] == ["m" * 100]
 
 
 def test_an_assignment_without_pending_work_has_no_userdata() -> None:

@@ -18,6 +18,7 @@ from kohort.policies.connect import Configuration
 from kohort.policies.connect_groups import ALL
 from kohort.policies.deferred import Resolution
 from kohort.policies.losses import LeaderMemory, Moment
+from kohort.policies.spec import Say, say_nothing
 
 WAIT_MS = Millis(10_000)
 
@@ -36,6 +37,7 @@ class _Group:
 
     configuration: Configuration
     resolution: Resolution
+    warn: Say = say_nothing
     workers: dict[MemberId, _Worker] = field(default_factory=dict)
     generation_id: GenerationId = NO_GENERATION
     now: Instant = Instant(0)
@@ -46,7 +48,11 @@ class _Group:
 
     def come(self, name: str) -> None:
         protocol = connect_protocol(
-            "", lambda: self.configuration, resolution=self.resolution, most_record_bytes=0
+            "",
+            lambda: self.configuration,
+            warn=self.warn,
+            resolution=self.resolution,
+            most_record_bytes=0,
         )
         self.workers[MemberId(name)] = _Worker(protocol)
 
@@ -178,7 +184,8 @@ def test_the_next_leader_lets_work_of_the_dead_leader_wait() -> None:
 
 
 def test_a_worker_with_unreadable_bytes_gets_no_work() -> None:
-    group = _Group(Configuration(offset=1, tasks={"a": 3}), Resolution())
+    faults: list[str] = []
+    group = _Group(Configuration(offset=1, tasks={"a": 3}), Resolution(), faults.append)
     group.come("a")
     (worker,) = group.workers.values()
     name, data = worker.protocol.embedded.offer(
@@ -200,3 +207,8 @@ def test_a_worker_with_unreadable_bytes_gets_no_work() -> None:
     ]
     assert sum(shares) == 4
     assert shares[1:3] == [0, 0]
+    assert [text.partition(":")[0] for text in faults] == [
+        "member b gets no work",
+        "member d gets no work",
+        "member c gets nothing",
+    ]

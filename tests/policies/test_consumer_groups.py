@@ -257,12 +257,12 @@ def test_185_a_record_that_no_broker_stores_is_refused_before_the_sync_with_advi
     said: list[str] = []
     members = _large_group(1_000)
     sizes = dict.fromkeys(decode_subscription(members[0].metadata).topics, 1)
-    refused = ConsumerAssigner(say=said.append)
+    refused = ConsumerAssigner(warn=said.append)
     with pytest.raises(ConfigError, match=r"stores at most 1,048,588 bytes\. Use fewer members"):
         refused.assign(COOPERATIVE, members, sizes)
     assert said == []
     for limit in (0, 4_000_000):
-        plan = ConsumerAssigner(say=said.append, most_record_bytes=limit)
+        plan = ConsumerAssigner(warn=said.append, most_record_bytes=limit)
         assert len(plan.assign(COOPERATIVE, members, sizes).assignments) == 10
     assert said == []
 
@@ -272,7 +272,7 @@ def test_185_a_record_that_may_be_too_large_is_tried_with_a_warning() -> None:
     members = _large_group(10)
     plan = ConsumerAssigner().assign(COOPERATIVE, members, {}).assignments
     certain = sum(len(m.metadata) + len(m.member_id) + len(plan[m.member_id]) for m in members)
-    assigner = ConsumerAssigner(say=said.append, most_record_bytes=certain)
+    assigner = ConsumerAssigner(warn=said.append, most_record_bytes=certain)
     assert assigner.assign(COOPERATIVE, members, {}).assignments == plan
     assert len(said) == 1
     assert "raise message.max.bytes of the brokers" in said[0]

@@ -393,7 +393,7 @@ def test_damaged_echoes_are_named_and_ignored() -> None:
         partitions=group.sizes,
     )
     plan = deferred_plan(spec, Moment(generation_id=GenerationId(99), now=Instant(0)), MINUTE)
-    assert [text.partition(":")[0] for text in plan.notes] == ["member a", "member b"]
+    assert [text.partition(":")[0] for text in plan.faults] == ["member a", "member b"]
     assert len(plan.pending.waits) == 1, "the partitions are missed all the same"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from tests.policies.deferred_group import Group
@@ -86,6 +87,21 @@ def test_the_deadline_survives_the_leaders_death() -> None:
     assert coming.remaining_ms == 200_000
     group.sleep(200.1)
     assert group.owned("d") == coming.partitions
+
+
+def test_a_new_leader_cuts_a_preparation_above_its_maximum() -> None:
+    group = Group("a b c", HANDOVER, t=12, x=1)
+    group.members["a"].topics = frozenset({"x"})
+    group.settle()
+    group.join("d", topics="t")
+    group.settle()
+    told = group.members["d"].pending
+    far = tuple(replace(each, remaining_ms=Millis(2**31 - 1)) for each in told.handovers)
+    group.members["d"].pending = replace(told, handovers=far)
+    group.leave("a")
+    group.settle()
+    (coming,) = group.members["d"].pending.handovers
+    assert coming.remaining_ms == HANDOVER.handover_ms
 
 
 def test_topics_without_state_move_at_once() -> None:

@@ -3,21 +3,36 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from tests.policies.deferred_group import MINUTE, Group
-from tests.policies.groups import shown
 from tests.policies.test_consumer_groups import offered
 
-from kohort.embedded.consumer import decode_assignment
-from kohort.embedded.deferral import NOTHING, Echo, Pending, Wait, encode_echo
+from kohort.consumer.embedded_protocol import EmbeddedProtocol
+from kohort.embedded.connect import COMPATIBLE, ConnectAssignment, encode_worker_assignment
+from kohort.embedded.consumer import (
+    Assignment,
+    Subscription,
+    decode_assignment,
+    encode_assignment,
+    encode_subscription,
+)
+from kohort.embedded.deferral import Echo, Handover, Pending, Wait, encode_echo
+from kohort.engine.connect_protocol import connect_protocol
+from kohort.engine.consumer_protocol import consumer_protocol
+from kohort.engine.resource_protocol import resource_protocol
 from kohort.model.ids import GenerationId, MemberId, ProtocolName, TopicPartition
 from kohort.model.instants import Instant, Millis, after
+from kohort.model.partition_set import PartitionSet
+from kohort.policies.connect_groups import NOTHING_READ
 from kohort.policies.consumer_groups import ConsumerAssigner, join_protocols
-from kohort.policies.deferred import DeferredPlan, Resolution, deferred_plan
+from kohort.policies.cooperative import CooperativeStickyAssignor
+from kohort.policies.deferred import DeferredPlan, Resolution
 from kohort.policies.losses import Moment
 from kohort.policies.registry import assignors
-from kohort.policies.spec import GroupSpec, MemberSpec
+from kohort.policies.resource_groups import ResourceAssigner
+from kohort.policies.spec import GroupSpec
 
 
 class Scattered(Group):
@@ -118,33 +133,111 @@ def test_179_under_an_eager_name_nothing_waits_and_no_flag_counts(name: str) -> 
     assert sorted(len(each.partitions) for each in told.values()) == [2, 2]
 
 
+ECHO = encode_echo(GenerationId(4), Echo(identity=7))
+
+
+def subscribed(user_data: bytes, *owned: int) -> bytes:
+    return encode_subscription(
+        Subscription(
+            topics=frozenset("t"),
+            user_data=user_data,
+            owned=frozenset(TopicPartition("t", n) for n in owned),
+            generation_id=GenerationId(4),
+        )
+    )
+
+
+def told(resolution: Resolution, data: bytes) -> tuple[list[str], list[str]]:
+    """The faults and the notes of a leader with this offer of b; the group keeps its balance."""
+    notes: list[str] = []
+    faults: list[str] = []
+    assigner = ConsumerAssigner(resolution, notes.append, faults.append)
+    members = [offered("a", subscribed(ECHO, 0, 1)), offered("b", data)]
+    moment = Moment(generation_id=GenerationId(5), now=Instant(0), leader_id=MemberId("a"))
+    plan = assigner.assign(CooperativeStickyAssignor.name, members, {"t": 4}, moment)
+    given = [decode_assignment(each) for each in plan.assignments.values()]
+    assert [each.user_data for each in given] == [None, None]
+    assert [sorted(n for _, n in each.partitions) for each in given] == [[0, 1], [2, 3]]
+    return faults, notes
+
+
+@pytest.mark.parametrize("resolution", [MINUTE, Resolution()], ids=["wait", "design one"])
 @pytest.mark.parametrize(
-    ("damage", "note"),
+    ("data", "fault"),
     [
-        pytest.param(lambda data: data[:-1], "member b", id="cut"),
-        pytest.param(lambda data: data[:6] + b"\x7f" + data[7:], "member b", id="newer format"),
-        pytest.param(lambda data: data[:4] + b"zz" + data[6:], "", id="of another Kafka client"),
+        pytest.param(ECHO[:-1], "member b: ", id="cut"),
+        pytest.param(
+            ECHO[:6] + b"\x7f" + ECHO[7:],
+            "member b: userdata of waits has format 127; this kohort reads 1",
+            id="newer format",
+        ),
     ],
 )
 def test_userdata_that_cannot_be_read_is_named_and_the_group_settles(
-    damage: object, note: str
+    data: bytes, fault: str, resolution: Resolution
 ) -> None:
-    assert callable(damage)
-    group = Group("a b", t=4)
-    members = {
-        MemberId(name): MemberSpec(
-            topics=each.topics,
-            owned=each.owned,
-            generation_id=GenerationId(each.generation),
-            user_data=encode_echo(GenerationId(each.generation), Echo(identity=7)),
-        )
-        for name, each in group.members.items()
-    }
-    bad = members[MemberId("b")]
-    assert bad.user_data is not None
-    members[MemberId("b")] = replace(bad, user_data=damage(bad.user_data))
-    spec = GroupSpec(members=members, partitions=group.sizes)
-    plan = deferred_plan(spec, Moment(generation_id=GenerationId(9), now=Instant(0)), MINUTE)
-    assert [text.partition(":")[0] for text in plan.notes] == ([note] if note else [])
-    assert plan.pending == NOTHING
-    assert shown(plan.partitions) == {n: " ".join(map(str, sorted(group.owned(n)))) for n in "ab"}
+    (sentence,), notes = told(resolution, subscribed(data, 2, 3))
+    assert sentence.startswith(f"generation 5: {fault}")
+    assert notes == []
+
+
+def test_other_kafka_clients_are_named_if_partitions_may_wait() -> None:
+    foreign = subscribed(ECHO[:4] + b"zz" + ECHO[6:], 2, 3)
+    sentence = "generation 5: member b reports no waits: another Kafka client wrote the userdata"
+    assert told(MINUTE, foreign) == ([], [sentence])
+    assert told(Resolution(), foreign) == ([], []), "nothing depends on userdata"
+
+
+@pytest.mark.parametrize(
+    ("resolution", "limit"), [(MINUTE, "60.0"), (Resolution(), "0.0")], ids=["wait", "design one"]
+)
+def test_a_wait_and_a_preparation_above_the_maximum_are_named_and_cut(
+    resolution: Resolution, limit: str
+) -> None:
+    three = frozenset({TopicPartition("t", 3)})
+    wait = Wait(
+        wait_id=1,
+        start_generation=GenerationId(1),
+        remaining_ms=Millis(2**31 - 1),
+        partitions=three,
+    )
+    coming = Handover(remaining_ms=Millis(2**31 - 1), partitions=three)
+    far = Echo(pending=Pending(waits=(wait,), handovers=(coming,)))
+    faults, _ = told(resolution, subscribed(encode_echo(GenerationId(4), far), 2, 3))
+    assert faults == [
+        f"generation 5: member b reports a longer {what} than this leader permits: it is cut to "
+        f"{most} s"
+        for what, most in (("wait", limit), ("preparation", "0.0"))
+    ]
+
+
+def test_a_subscription_that_cannot_be_read_is_named_and_the_others_get_everything() -> None:
+    faults: list[str] = []
+    assigner = ConsumerAssigner(warn=faults.append)
+    members = [offered("a", subscribed(ECHO, 0, 1)), offered("b", b"\x7f")]
+    plan = assigner.assign(CooperativeStickyAssignor.name, members, {"t": 4})
+    given = [decode_assignment(each).partitions for each in plan.assignments.values()]
+    assert list(map(len, given)) == [4, 0]
+    (sentence,) = faults
+    assert sentence.startswith("member b gets nothing: its subscription cannot be read: ")
+
+
+@pytest.mark.parametrize("protocol", ["consumer", "resources", "worker"])
+def test_damaged_userdata_of_the_leader_is_told_and_the_partitions_are_taken(protocol: str) -> None:
+    faults: list[str] = []
+    warn = faults.append
+    mine = PartitionSet.of([TopicPartition("t", 1)])
+    data = encode_assignment(Assignment(partitions=mine, user_data=ECHO[4:-1]))
+    embedded: EmbeddedProtocol[Any]
+    if protocol == "consumer":
+        embedded = consumer_protocol((), warn=warn).embedded
+    elif protocol == "resources":
+        embedded = resource_protocol(ResourceAssigner(list), warn=warn).embedded
+    else:
+        embedded = connect_protocol("", lambda: NOTHING_READ, warn=warn).embedded
+    if protocol == "worker":
+        data = encode_worker_assignment(ConnectAssignment(detail=data), COMPATIBLE)
+    assigned, user_data = embedded.read_assignment(data)
+    assert (len(assigned), user_data) == (1, None)
+    (sentence,) = faults
+    assert sentence.startswith("the leader's userdata in the assignment of this member is ignored")

@@ -45,6 +45,32 @@ def test_an_identity_survives_the_loss_of_the_leader() -> None:
     assert {name: group.owned(f"{name}'") for name in "ab"} == before
 
 
+def test_the_lost_leader_gets_its_partitions_although_no_leader_knew_its_identity() -> None:
+    group = named(a=1, b=2)
+    group.members["first"].identity = 9
+    group.settle()
+    before = {name: group.owned(name) for name in ("a", "first")}
+    for name in ("a", "first"):
+        group.leave(name)
+        group.settle()
+    assert group.last is not None
+    assert [wait.member for wait in group.last.pending.waits] == ["a", ""]
+    group.join("first'", identity=9)
+    group.settle()
+    assert group.owned("first'") == before["first"], "and not those of a, which wait for longer"
+    group.join("a'", identity=1)
+    group.settle()
+    assert group.owned("a'") == before["a"]
+
+
+def test_a_wait_names_the_lost_member_also_after_a_change_of_leader() -> None:
+    group = named(a=1, b=2)
+    group.leave("a")
+    assert [wait.member for wait in group.settle().pending.waits] == ["a"]
+    group.leave("first")
+    assert "a" in [wait.member for wait in group.settle().pending.waits]
+
+
 def test_a_member_without_an_identity_gets_the_oldest_wait() -> None:
     group = named(a=1, b=2)
     lost = group.owned("a")
@@ -61,12 +87,14 @@ def test_a_member_without_an_identity_gets_the_oldest_wait() -> None:
 def test_two_processes_with_one_identity_are_two_newcomers() -> None:
     group = named(a=1, b=1)
     assert group.last is not None
-    assert group.last.notes == ("members a, b have the same kohort.member.identity: it is ignored",)
+    assert group.last.faults == (
+        "members a, b have the same kohort.member.identity: it is ignored",
+    )
     lost = group.owned("b")
     group.leave("b")
     group.settle()
     group.join("b'", identity=1)
-    assert len(group.settle().notes) == 1
+    assert len(group.settle().faults) == 1
     assert group.owned("b'") == lost, "by the rule for any newcomer"
     assert not group.idle
 

@@ -206,6 +206,7 @@ def remove_members(
     names = {*member_ids, *instance_ids}
     with asking(bootstrap) as admin:
         found = described(admin, groups.found(admin))
+        described_as = {group.group_id: group for group in found}
         chosen = {
             group.group_id: [m for m in group.members if all_members or names & _names(m)]
             for group in found
@@ -221,7 +222,7 @@ def remove_members(
             [
                 {
                     "group": group_id,
-                    **member_json(member),
+                    **member_json(described_as[group_id], member),
                     "executed": execute,
                     "error": _name(code),
                 }

@@ -15,10 +15,22 @@ import click
 from kohort.cli.output import note, print_table, separate
 from kohort.client.admin import Admin
 from kohort.client.descriptions import GroupDescription, GroupMemberDescription
-from kohort.embedded.deferral import Handover, Wait, announced_in
-from kohort.model.errors import ConfigError
+from kohort.embedded.connect import decode_worker_assignment
+from kohort.embedded.deferral import (
+    NOTHING,
+    PARTITIONS,
+    Handover,
+    Pending,
+    Wait,
+    Words,
+    announced_in,
+)
+from kohort.engine.connect_protocol import PROTOCOL_TYPE as CONNECT
+from kohort.engine.resource_protocol import PROTOCOL_TYPE as RESOURCES
+from kohort.model.errors import ConfigError, ProtocolError
 from kohort.model.ids import TopicPartition
 from kohort.model.positions import Position
+from kohort.policies import connect_groups, resource_groups
 
 REBALANCING: Final = ("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling")
 
@@ -105,7 +117,8 @@ class Report:
             "total_lag": self.total_lag,
             "waits": [
                 {
-                    "partitions": [str(partition) for partition in sorted(wait.partitions)],
+                    "partitions": _listed(self.group, wait.partitions),
+                    "member_id": wait.member or None,
                     "remaining_ms_at_the_last_rebalance": wait.remaining_ms,
                 }
                 for wait in _waits(self.group)
@@ -113,7 +126,7 @@ class Report:
             "handovers": [
                 {
                     "member_id": member_id,
-                    "partitions": [str(partition) for partition in sorted(each.partitions)],
+                    "partitions": _listed(self.group, each.partitions),
                     "remaining_ms_at_the_last_rebalance": each.remaining_ms,
                 }
                 for member_id, each in _handovers(self.group)
@@ -142,7 +155,7 @@ class Report:
         """The members for programs."""
         return {
             "group": self.group.group_id,
-            "members": [member_json(member) for member in self.group.members],
+            "members": [member_json(self.group, member) for member in self.group.members],
         }
 
     def offsets_json(self) -> dict[str, object]:
@@ -153,7 +166,7 @@ class Report:
         }
 
 
-def member_json(member: GroupMemberDescription) -> dict[str, object]:
+def member_json(group: GroupDescription, member: GroupMemberDescription) -> dict[str, object]:
     """A member for programs; epochs and the target only in groups of KIP-848."""
     return {
         "consumer_id": member.member_id,
@@ -161,7 +174,7 @@ def member_json(member: GroupMemberDescription) -> dict[str, object]:
         "host": member.client_host,
         "client_id": member.client_id,
         "partitions": _names(member.partitions),
-        "standbys": [str(tp) for tp in sorted(announced_in([member.assignment]).standbys)],
+        "standbys": _listed(group, _pending(group, member).standbys),
         "current_epoch": member.epoch,
         "target_epoch": member.target_epoch,
         "target_partitions": _names(member.target),
@@ -244,26 +257,56 @@ def warn(group: GroupDescription) -> None:
         note(f"Warning: Consumer group '{group.group_id}' is rebalancing.")
     for wait in _waits(group):
         note(
-            f"Consumer group '{group.group_id}' keeps {assignment_text(wait.partitions)} for a "
-            f"lost member, for {wait.remaining_ms / 1_000:g} s from the last rebalance at most."
+            f"Consumer group '{group.group_id}' keeps {_text(group, wait.partitions)} for "
+            f"{f'member {wait.member}, which left' if wait.member else 'a lost member'}, for "
+            f"{wait.remaining_ms / 1_000:g} s from the last rebalance at most."
         )
     for member_id, each in _handovers(group):
         note(
             f"Member {member_id} of consumer group '{group.group_id}' prepares "
-            f"{assignment_text(each.partitions)}, for {each.remaining_ms / 1_000:g} s from the "
+            f"{_text(group, each.partitions)}, for {each.remaining_ms / 1_000:g} s from the "
             "last rebalance at most."
         )
     for member in group.members:
-        if copies := announced_in([member.assignment]).standbys:
+        if copies := _pending(group, member).standbys:
             note(
                 f"Member {member.member_id} of consumer group '{group.group_id}' keeps copies of "
-                f"{assignment_text(copies)}."
+                f"{_text(group, copies)}."
             )
+
+
+_WORDS: Final = {str(CONNECT): connect_groups.WORDS, str(RESOURCES): resource_groups.WORDS}
+"""The words for groups in which something else travels as partitions."""
+
+
+def _words(group: GroupDescription) -> Words:
+    return _WORDS.get(group.protocol_type, PARTITIONS)
+
+
+def _listed(group: GroupDescription, partitions: Iterable[TopicPartition]) -> list[str]:
+    return [str(_words(group).name(partition)) for partition in sorted(partitions)]
+
+
+def _text(group: GroupDescription, partitions: Iterable[TopicPartition]) -> str:
+    if group.protocol_type in _WORDS:
+        return ", ".join(_listed(group, partitions))
+    return assignment_text(partitions)
+
+
+def _pending(group: GroupDescription, member: GroupMemberDescription) -> Pending:
+    """The pending work in a member's assignment; a worker's is behind Connect's bytes."""
+    assignment = member.assignment
+    if group.protocol_type == CONNECT:
+        try:
+            assignment = decode_worker_assignment(assignment).detail or b""
+        except ProtocolError:
+            return NOTHING
+    return announced_in([assignment])
 
 
 def _waits(group: GroupDescription) -> tuple[Wait, ...]:
     """The waits that a kohort leader wrote into the assignments."""
-    return announced_in(member.assignment for member in group.members).waits
+    return next(filter(None, (_pending(group, member).waits for member in group.members)), ())
 
 
 def _handovers(group: GroupDescription) -> list[tuple[str, Handover]]:
@@ -271,7 +314,7 @@ def _handovers(group: GroupDescription) -> list[tuple[str, Handover]]:
     return [
         (str(member.member_id), each)
         for member in group.members
-        for each in announced_in([member.assignment]).handovers
+        for each in _pending(group, member).handovers
     ]
 
 

@@ -23,6 +23,7 @@ from kohort.client.membership import Membership
 from kohort.consumer.embedded_protocol import R
 from kohort.consumer.ownership import Change, GiveUp
 from kohort.engine.consumer_driver import GroupProtocol
+from kohort.member.events import SubscriptionChanged
 from kohort.model.errors import ConfigError
 from kohort.model.instants import Millis
 from kohort.policies.deferred import Resolution
@@ -98,6 +99,11 @@ class CallbackMembership(Membership[R]):
         """
         seen = self.snapshot()
         return seen.owned - seen.revoking
+
+    def _share_again(self, reason: str) -> None:
+        """Ask for a rebalance; another one follows if one runs, because its plan may be older."""
+        self._check_joined()
+        self._thread.handle(SubscriptionChanged(reason=reason))
 
     def leave(self, timeout_s: float = 30.0) -> None:
         """Revoke everything that is owned, leave the group, and end both threads."""

@@ -76,13 +76,19 @@ def protocol_of(settings: ClientSettings) -> GroupProtocol[TopicPartition]:
             f"kohort.standby.replicas is {settings.kohort_standby_replicas}, but "
             "kohort.stateful.topics names no topic: only topics with local state have standbys"
         )
-    say = partial(LOG.info, "group %s: %s", settings.group_id)
+    say, warn = (partial(log, "group %s: %s", settings.group_id) for log in (LOG.info, LOG.warning))
     return consumer_protocol(
         assignors(settings.assignors),
         settings.client_rack or None,
-        ConsumerAssigner(settings.resolution, say, settings.kohort_max_group_record_bytes),
+        ConsumerAssigner(
+            settings.resolution,
+            say,
+            warn,
+            most_record_bytes=settings.kohort_max_group_record_bytes,
+        ),
         member_identity(settings.kohort_member_identity),
         settings.stateful_topics,
+        warn=warn,
     )
 
 

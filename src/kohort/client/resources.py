@@ -83,17 +83,21 @@ class ResourceGroup(CallbackMembership[str]):
         if prepares and policy is not None:
             raise ConfigError("on_prepare has no effect with a policy of the application")
         resolution = resolution_of(settings, EVERY, prepares=prepares)
-        say = partial(LOG.warning, "group %s: %s", settings.group_id)
+        say, warn = (
+            partial(log, "group %s: %s", settings.group_id) for log in (LOG.info, LOG.warning)
+        )
         protocol = resource_protocol(
             ResourceAssigner(
                 resources,
                 policy,
                 resolution,
                 say,
-                settings.kohort_max_group_record_bytes,
+                warn,
+                most_record_bytes=settings.kohort_max_group_record_bytes,
             ),
             member_identity(settings.kohort_member_identity),
             prepares=prepares,
+            warn=warn,
         )
         super().__init__([EVERY], settings, protocol)
         self._callbacks = {
@@ -110,7 +114,7 @@ class ResourceGroup(CallbackMembership[str]):
         Raises:
             Closed: the member left the group.
         """
-        self.request_rejoin("the resources changed")
+        self._share_again("the resources changed")
 
     def _tell(self, change: Change[str]) -> None:
         self._callbacks[type(change)](change.resources)

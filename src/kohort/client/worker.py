@@ -126,7 +126,8 @@ class Worker(CallbackMembership[ConnectorTask]):
         protocol = connect_protocol(
             url,
             configuration,
-            partial(LOG.warning, "group %s: %s", settings.group_id),
+            say=partial(LOG.info, "group %s: %s", settings.group_id),
+            warn=partial(LOG.warning, "group %s: %s", settings.group_id),
             told=self._assigned,
             versions=versions,
             resolution=resolution_of(settings, ALL, prepares=prepares),
@@ -168,7 +169,7 @@ class Worker(CallbackMembership[ConnectorTask]):
         Raises:
             Closed: the member left the group.
         """
-        self.request_rejoin("the configuration changed")
+        self._share_again("the configuration changed")
 
     def _assigned(self, told: ConnectAssignment) -> None:
         """Note the offset, on the membership's thread, before the change comes."""

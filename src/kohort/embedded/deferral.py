@@ -33,7 +33,7 @@ from kohort.embedded.consumer import (
 from kohort.model.errors import ProtocolError
 from kohort.model.ids import GenerationId, TopicPartition
 from kohort.model.instants import Millis
-from kohort.schema import INT32, array, decode, encode, field, struct
+from kohort.schema import INT32, STRING, array, decode, encode, field, struct
 
 _HEADER = binary.Struct(">HBB")
 """Mark, format, flags."""
@@ -55,6 +55,8 @@ _STANDBYS = 32
 _IDENTITY_BYTES = binary.Struct(">i")
 _NAMED = 10
 """Most partitions that a sentence names."""
+_MOST_NAME = 100
+"""Characters of a lost member's id that travel; Kafka's ids are a client id and 36 characters."""
 
 
 @struct(versions="0")
@@ -64,6 +66,7 @@ class WaitData:
     wait_id: int = field(INT32)
     start_generation: int = field(INT32)
     remaining_ms: int = field(INT32)
+    member: str = field(STRING)
     partitions: list[TopicPartitionList] = field(array(TopicPartitionList))
 
 
@@ -126,6 +129,16 @@ class Wait:
     """The generation in which the partitions were missed first."""
     remaining_ms: Millis
     partitions: frozenset[TopicPartition]
+    member: str = ""
+    """The instance id or the member id of the lost member; empty if no leader knew the member."""
+
+    def sentence(self, words: Words = PARTITIONS) -> str:
+        """For logs and states: the partitions, the time that is left, and the lost member."""
+        lost = f"member {self.member}" if self.member else "the member that had them"
+        return (
+            f"{len(self.partitions)} {words.noun} wait up to {self.remaining_ms / 1_000:.1f} s for "
+            f"{lost}: {named(self.partitions, words.name)}"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,11 +200,7 @@ class Pending:
     def sentences(self, words: Words = PARTITIONS) -> list[str]:
         """A sentence about each wait and handover, and about postponed moves."""
         moves = [f"{self.postponed} moves are left for later"] if self.postponed else []
-        waits = [
-            f"{len(wait.partitions)} {words.noun} wait up to {wait.remaining_ms / 1_000:.1f} s for "
-            f"the member that had them: {named(wait.partitions, words.name)}"
-            for wait in self.waits
-        ]
+        waits = [wait.sentence(words) for wait in self.waits]
         return moves + waits + [each.sentence("this member", words) for each in self.handovers]
 
 
@@ -260,6 +269,7 @@ def _body(pending: Pending) -> bytes:
             wait_id=wait.wait_id,
             start_generation=wait.start_generation,
             remaining_ms=wait.remaining_ms,
+            member=wait.member[:_MOST_NAME],
             partitions=partition_lists(wait.partitions),
         )
         for wait in pending.waits
@@ -319,6 +329,7 @@ def _pending(body: PendingData, handed: HandoversData, *, age_known: bool) -> Pe
             start_generation=GenerationId(each.start_generation),
             remaining_ms=Millis(max(0, each.remaining_ms)),
             partitions=frozenset(partitions_in(each.partitions)),
+            member=each.member,
         )
         for each in body.waits
     )

@@ -29,7 +29,7 @@ from kohort.embedded.connect import (
 )
 from kohort.embedded.consumer import decode_assignment
 from kohort.engine.consumer_driver import GroupProtocol
-from kohort.engine.consumer_protocol import announced, echo_of
+from kohort.engine.consumer_protocol import announced, echo_of, readable
 from kohort.model.ids import ProtocolType
 from kohort.model.instants import Millis
 from kohort.model.join import JoinProtocol
@@ -39,6 +39,7 @@ from kohort.policies.consumer_groups import DESIGN_ONE, join_protocols
 from kohort.policies.cooperative import CooperativeStickyAssignor
 from kohort.policies.deferred import Resolution
 from kohort.policies.record_size import BROKERS_RECORD_LIMIT
+from kohort.policies.spec import Say, say_nothing
 
 PROTOCOL_TYPE: Final = ProtocolType("connect")
 
@@ -46,8 +47,9 @@ PROTOCOL_TYPE: Final = ProtocolType("connect")
 def connect_protocol(
     url: str,
     configuration: Callable[[], Configuration],
-    say: Callable[[str], object] = lambda _sentence: None,
     *,
+    say: Say = say_nothing,
+    warn: Say = say_nothing,
     told: Callable[[ConnectAssignment], object] = lambda _assignment: None,
     versions: tuple[int, ...] = (COMPATIBLE,),
     resolution: Resolution = DESIGN_ONE,
@@ -61,7 +63,8 @@ def connect_protocol(
         url: the worker's address, for the other workers.
         configuration: returns the configuration as read so far; runs on the membership's thread. If
             it raises, the last configuration counts.
-        say: takes a sentence for the log of the worker's process.
+        say: takes a sentence about a wait or a move, for the log of the worker's process.
+        warn: takes a sentence about a fault.
         told: takes each assignment of this worker, on the membership's thread.
         versions: the offers, best first: `COMPATIBLE`, `EAGER`, or both for an upgrade.
         resolution: waits and limits of moves, if this worker leads.
@@ -69,8 +72,10 @@ def connect_protocol(
         prepares: whether the worker prepares work before it gets it.
         most_record_bytes: the broker's limit for the group's record; 0 for no check.
     """
-    configuration = _LastRead(configuration, say).read
-    assigner = ConnectAssigner(configuration, resolution, say, most_record_bytes)
+    configuration = _LastRead(configuration, warn).read
+    assigner = ConnectAssigner(
+        configuration, resolution, say, warn, most_record_bytes=most_record_bytes
+    )
     worker = _Worker(
         url,
         configuration,
@@ -79,6 +84,7 @@ def connect_protocol(
         versions=versions,
         identity=identity,
         prepares=prepares,
+        warn=warn,
     )
     return GroupProtocol(
         type=PROTOCOL_TYPE,
@@ -98,18 +104,16 @@ def connect_protocol(
 class _LastRead:
     """Keeps the last configuration, because an application that raises must not end a member."""
 
-    def __init__(
-        self, configuration: Callable[[], Configuration], say: Callable[[str], object]
-    ) -> None:
+    def __init__(self, configuration: Callable[[], Configuration], warn: Say) -> None:
         self._configuration = configuration
-        self._say = say
+        self._warn = warn
         self._last = NOTHING_READ
 
     def read(self) -> Configuration:
         try:
             self._last = self._configuration()
         except Exception as error:
-            self._say(f"the configuration cannot be read ({error!r}); the last one counts")
+            self._warn(f"the configuration cannot be read ({error!r}); the last one counts")
         return self._last
 
 
@@ -126,8 +130,10 @@ class _Worker:
         versions: tuple[int, ...],
         identity: int | None,
         prepares: bool,
+        warn: Say,
     ) -> None:
         self._url = url
+        self._warn = warn
         self._configuration = configuration
         self._tell = tell
         self._versions = versions
@@ -170,8 +176,8 @@ class _Worker:
             self._remember()
         if told.detail is not None:
             detail = decode_assignment(told.detail)
-            self._user_data = detail.user_data
-            return frozenset(map(as_work, detail.partitions)), detail.user_data
+            self._user_data = readable(detail.user_data, self._warn)
+            return frozenset(map(as_work, detail.partitions)), self._user_data
         if told.error == NO_ERROR:
             self._user_data = None  # a leader of Connect knows no waits
         return (self._has - told.revoked) | told.assigned, self._user_data

@@ -11,14 +11,15 @@ from functools import partial
 
 from kohort.consumer.embedded_protocol import Announced, EmbeddedProtocol, Offer, R
 from kohort.embedded.consumer import decode_assignment
-from kohort.embedded.deferral import Echo, pending_of
+from kohort.embedded.deferral import Echo, decode_pending, pending_of
 from kohort.engine.consumer_driver import GroupProtocol
 from kohort.member.config import CONSUMER_PROTOCOL_TYPE
+from kohort.model.errors import ProtocolError
 from kohort.model.ids import TopicPartition
 from kohort.model.join import JoinProtocol
 from kohort.policies.consumer_groups import ConsumerAssigner, join_protocols
 from kohort.policies.registry import is_cooperative
-from kohort.policies.spec import Assignor
+from kohort.policies.spec import Assignor, Say, say_nothing
 
 
 def echo_of(
@@ -50,6 +51,16 @@ def announced(user_data: bytes | None, resource_of: Callable[[TopicPartition], R
     )
 
 
+def readable(user_data: bytes | None, warn: Say) -> bytes | None:
+    """The userdata of an assignment; None if it is damaged or newer, and then the log says so."""
+    try:
+        decode_pending(user_data)
+    except ProtocolError as error:
+        warn(f"the leader's userdata in the assignment of this member is ignored: {error}")
+        return None
+    return user_data
+
+
 def _itself(partition: TopicPartition) -> TopicPartition:
     return partition
 
@@ -60,6 +71,8 @@ def consumer_protocol(
     assigner: ConsumerAssigner | None = None,
     identity: int | None = None,
     stateful: frozenset[str] = frozenset(),
+    *,
+    warn: Say = say_nothing,
 ) -> GroupProtocol[TopicPartition]:
     """The protocol of consumer groups, for a consumer with these assignors.
 
@@ -69,6 +82,7 @@ def consumer_protocol(
         assigner: decides if this member leads.
         identity: the number of a member that is the same in its next process.
         stateful: topics with partitions that this consumer prepares before it gets them.
+        warn: takes a sentence about a fault, for the log of the consumer's process.
     """
 
     def offer(value: Offer[TopicPartition]) -> tuple[JoinProtocol, ...]:
@@ -84,7 +98,7 @@ def consumer_protocol(
 
     def read_assignment(data: bytes) -> tuple[frozenset[TopicPartition], bytes | None]:
         assignment = decode_assignment(data)
-        return frozenset(assignment.partitions), assignment.user_data
+        return frozenset(assignment.partitions), readable(assignment.user_data, warn)
 
     return GroupProtocol(
         type=CONSUMER_PROTOCOL_TYPE,

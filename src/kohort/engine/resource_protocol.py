@@ -12,7 +12,7 @@ from typing import Final
 from kohort.consumer.embedded_protocol import EmbeddedProtocol, Offer
 from kohort.embedded.consumer import decode_assignment
 from kohort.engine.consumer_driver import GroupProtocol
-from kohort.engine.consumer_protocol import announced, echo_of
+from kohort.engine.consumer_protocol import announced, echo_of, readable
 from kohort.model.ids import NO_GENERATION, GenerationId, ProtocolType
 from kohort.model.join import JoinProtocol
 from kohort.policies.consumer_groups import join_protocols
@@ -26,6 +26,7 @@ from kohort.policies.resource_groups import (
     resources_in,
     since_text,
 )
+from kohort.policies.spec import Say, say_nothing
 
 PROTOCOL_TYPE: Final = ProtocolType("kohort-resources")
 EVERY: Final = "every"
@@ -33,7 +34,11 @@ EVERY: Final = "every"
 
 
 def resource_protocol(
-    assigner: ResourceAssigner, identity: int | None = None, *, prepares: bool = False
+    assigner: ResourceAssigner,
+    identity: int | None = None,
+    *,
+    prepares: bool = False,
+    warn: Say = say_nothing,
 ) -> GroupProtocol[str]:
     """The protocol of one member.
 
@@ -41,11 +46,12 @@ def resource_protocol(
         assigner: decides if this member leads.
         identity: the number of a member that is the same in its next process.
         prepares: whether the member prepares resources before it gets them.
+        warn: takes a sentence about a fault, for the log of the member's process.
     """
     member = _Offers(identity, prepares=prepares)
 
     def read(data: bytes) -> tuple[frozenset[str], bytes | None]:
-        assigned = resources_in(data), decode_assignment(data).user_data
+        assigned = resources_in(data), readable(decode_assignment(data).user_data, warn)
         assigner.remember()
         return assigned
 

@@ -55,7 +55,15 @@ from kohort.policies.deferred import Resolution
 from kohort.policies.losses import Moment
 from kohort.policies.record_size import BROKERS_RECORD_LIMIT, check_record
 from kohort.policies.resource_groups import OpenAssigner
-from kohort.policies.spec import AssignAgain, EncodedPlan, GroupAssignment, GroupSpec, Plan
+from kohort.policies.spec import (
+    AssignAgain,
+    EncodedPlan,
+    GroupAssignment,
+    GroupSpec,
+    Plan,
+    Say,
+    say_nothing,
+)
 
 ALL: Final = "all"
 """The name under which a worker wants each connector."""
@@ -75,7 +83,8 @@ class ConnectAssigner(OpenAssigner):
     Args:
         configuration: the connectors, as this process has read them; it must not raise.
         resolution: waits and limits of moves; the default is Design I.
-        say: takes a sentence for the log of the leader's process.
+        say: takes a sentence about a wait or a move, for the log of the leader's process.
+        warn: takes a sentence about a fault, of a worker's bytes or of the record's size.
         most_record_bytes: the broker's limit for the group's record; 0 for no check.
     """
 
@@ -85,10 +94,12 @@ class ConnectAssigner(OpenAssigner):
         self,
         configuration: Callable[[], Configuration],
         resolution: Resolution = DESIGN_ONE,
-        say: Callable[[str], object] = lambda _sentence: None,
+        say: Say = say_nothing,
+        warn: Say = say_nothing,
+        *,
         most_record_bytes: int = BROKERS_RECORD_LIMIT,
     ) -> None:
-        super().__init__(resolution, say, 0)
+        super().__init__(resolution, say, warn, most_record_bytes=0)
         self._configuration = configuration
         self._read = NOTHING_READ
         """The configuration of the plan that is being made."""
@@ -126,7 +137,7 @@ class ConnectAssigner(OpenAssigner):
         del partitions
         assert moment is not None
         read = self._read = self._configuration()
-        states = {member.member_id: _state(member.metadata) for member in members}
+        states = {member.member_id: _state(member, self._warn) for member in members}
         version = EAGER if protocol_name == NAMES[EAGER] else COMPATIBLE
         if version == EAGER:
             told = eager_assignments(moment.leader_id, states, read)
@@ -150,7 +161,7 @@ class ConnectAssigner(OpenAssigner):
             i: encode_worker_assignment(replace(each, detail=plan.assignments.get(i)), version)
             for i, each in told.items()
         }
-        check_record(members, assignments, self._limit, _SMALLER_GROUP, self._say)
+        check_record(members, assignments, self._limit, _SMALLER_GROUP, self._warn)
         return replace(plan, assignments=assignments)
 
     def pending(self, assignment: bytes) -> Pending:
@@ -209,7 +220,7 @@ def _generation(detail: bytes) -> GenerationId:
 
 def _as_subscription(state: WorkerState, newest: GenerationId) -> bytes:
     if state is _UNREADABLE:
-        return b""
+        return encode_subscription(Subscription(topics=frozenset()))
     work = allocation(state)
     return encode_subscription(
         Subscription(
@@ -220,11 +231,12 @@ def _as_subscription(state: WorkerState, newest: GenerationId) -> bytes:
     )
 
 
-def _state(metadata: bytes) -> WorkerState:
+def _state(worker: JoinedMember, warn: Say) -> WorkerState:
     """A worker's state; a worker with unreadable bytes gets no work."""
     try:
-        return decode_worker_state(metadata)
-    except ProtocolError:
+        return decode_worker_state(worker.metadata)
+    except ProtocolError as error:
+        warn(f"member {worker.member_id} gets no work: its bytes cannot be read: {error}")
         return _UNREADABLE
 
 

@@ -7,7 +7,7 @@ partition counts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from kohort.embedded.consumer import (
@@ -28,7 +28,6 @@ from kohort.embedded.deferral import (
     Echo,
     Pending,
     announced_in,
-    asks_to_drain,
     encode_echo,
     encode_pending,
 )
@@ -46,7 +45,7 @@ from kohort.model.partition_set import PartitionSet
 from kohort.policies.cooperative import CooperativeStickyAssignor
 from kohort.policies.deferred import DeferredPlan, Resolution, deferred_plan
 from kohort.policies.handover import sentences
-from kohort.policies.losses import Moment
+from kohort.policies.losses import Moment, read_echoes, too_long
 from kohort.policies.record_size import BROKERS_RECORD_LIMIT, check_record, record_bytes
 from kohort.policies.registry import assignor
 from kohort.policies.spec import (
@@ -57,6 +56,8 @@ from kohort.policies.spec import (
     GroupSpec,
     MemberSpec,
     Plan,
+    Say,
+    say_nothing,
 )
 from kohort.policies.sticky import sticky_plan
 
@@ -66,6 +67,7 @@ DESIGN_ONE = Resolution()
 _MOST_RECORD_BYTES = 900_000
 """With userdata about waits; lower than the broker's limit, because the estimate is rough."""
 
+_NO_TOPICS = Subscription(topics=frozenset())
 _SMALLER_GROUP = (
     "Use fewer members or topics in the group, or the assignor range, with which members send no "
     "owned partitions"
@@ -132,7 +134,9 @@ class ConsumerAssigner:
 
     Args:
         resolution: waits and limits under ``cooperative-sticky``; the default is Design I.
-        say: takes a sentence about a wait or a record's size, for the log of the leader's process.
+        say: takes a sentence about a wait or a move, for the log of the leader's process.
+        warn: takes a sentence about a fault: of a member's bytes, of the application, of the
+            record's size.
         most_record_bytes: the broker's limit for the group's record; 0 for no check.
     """
 
@@ -141,11 +145,14 @@ class ConsumerAssigner:
     def __init__(
         self,
         resolution: Resolution = DESIGN_ONE,
-        say: Callable[[str], object] = lambda _sentence: None,
+        say: Say = say_nothing,
+        warn: Say = say_nothing,
+        *,
         most_record_bytes: int = BROKERS_RECORD_LIMIT,
     ) -> None:
         self._resolution = resolution
         self._say = say
+        self._warn = warn
         self._most_record_bytes = most_record_bytes
 
     def topics(self, protocol_name: ProtocolName, metadata: Sequence[bytes]) -> frozenset[str]:
@@ -161,7 +168,7 @@ class ConsumerAssigner:
         partitions: Mapping[str, int],
     ) -> GroupSpec:
         """The group, as the members offer it."""
-        return group_spec(protocol_name, members, partitions)
+        return group_spec(protocol_name, members, partitions, self._warn)
 
     def resolution(self, spec: GroupSpec) -> Resolution:
         """Waits and limits for this group."""
@@ -196,10 +203,7 @@ class ConsumerAssigner:
             spec = replace(spec, racks=moment.racks)
         racks = spec.racks if spec.racks_that_count() else {}
         cooperative = protocol_name == CooperativeStickyAssignor.name
-        in_one_step = self._resolution.in_one_step and not any(
-            asks_to_drain(member.user_data) for member in spec.members.values()
-        )
-        if moment is None or not cooperative or in_one_step:
+        if moment is None or not cooperative or self._at_once(spec, moment):
             plan = self.plan_at_once(protocol_name, spec)
             encoded = EncodedPlan(*in_bytes(plan, members), racks=racks)
             self._check_record(members, encoded)
@@ -210,9 +214,19 @@ class ConsumerAssigner:
         self._check_record(members, encoded)
         return encoded
 
+    def _at_once(self, spec: GroupSpec, moment: Moment) -> bool:
+        """Whether nothing waits, no move is postponed, and nobody drains; logs wrong echoes."""
+        if not self._resolution.in_one_step:
+            return False
+        echoes, damaged = read_echoes(spec)
+        if any(echo.draining for echo in echoes.values()):
+            return False
+        self._tell(moment, self._warn, [*damaged, *too_long(echoes, Millis(0), Millis(0))])
+        return True
+
     def _check_record(self, members: Sequence[JoinedMember], plan: EncodedPlan) -> None:
         limit = self._most_record_bytes
-        check_record(members, plan.assignments, limit, _SMALLER_GROUP, self._say)
+        check_record(members, plan.assignments, limit, _SMALLER_GROUP, self._warn)
 
     def pending(self, assignment: bytes) -> Pending:
         """The pending work in an assignment; `NOTHING` for damaged bytes."""
@@ -226,17 +240,21 @@ class ConsumerAssigner:
         added = 2 * sum(map(len, _user_data_of(spec, plan).values()))
         partitions = sum(map(len, plan.partitions.values()))
         if added and spec.record_bytes + 4 * partitions + added > _MOST_RECORD_BYTES:
-            self._say(
-                f"generation {moment.generation_id}: no partition waits for its old owner or its "
-                f"new one, because userdata of {added} bytes would make the group's record too "
-                "large"
+            too_large = (
+                "no partition waits for its old owner or its new one, because userdata of "
+                f"{added} bytes would make the group's record too large"
             )
+            self._tell(moment, self._warn, [too_large])
             at_once = replace(resolution, most_wait_ms=Millis(0), stateful=frozenset[str]())
             plan = deferred_plan(spec, moment, at_once, self.balanced)
         told = sentences(plan.handovers, self.words)
-        for sentence in (*plan.notes, *told, *plan.pending.sentences(self.words)):
-            self._say(f"generation {moment.generation_id}: {sentence}")
+        self._tell(moment, self._warn, plan.faults)
+        self._tell(moment, self._say, (*plan.notes, *told, *plan.pending.sentences(self.words)))
         return plan
+
+    def _tell(self, moment: Moment, say: Say, sentences: Iterable[str]) -> None:
+        for sentence in sentences:
+            say(f"generation {moment.generation_id}: {sentence}")
 
     def withheld(
         self,
@@ -299,21 +317,38 @@ def in_bytes(
 
 
 def group_spec(
-    protocol_name: ProtocolName, members: Sequence[JoinedMember], partitions: Mapping[str, int]
+    protocol_name: ProtocolName,
+    members: Sequence[JoinedMember],
+    partitions: Mapping[str, int],
+    warn: Say = say_nothing,
 ) -> GroupSpec:
-    """The subscriptions that the members offered under the chosen name, as a spec."""
+    """The subscriptions that the members offered under the chosen name, as a spec.
+
+    Args:
+        protocol_name: the name that the coordinator chose.
+        members: with their subscriptions.
+        partitions: the number of partitions of each topic.
+        warn: takes a sentence about each subscription that cannot be read.
+    """
     reader = SubscriptionReader()
     return GroupSpec(
-        members={m.member_id: _member_spec(protocol_name, m, reader) for m in members},
+        members={m.member_id: _member_spec(protocol_name, m, reader, warn) for m in members},
         partitions=dict(partitions),
         record_bytes=record_bytes(members),
     )
 
 
 def _member_spec(
-    protocol_name: ProtocolName, member: JoinedMember, reader: SubscriptionReader
+    protocol_name: ProtocolName,
+    member: JoinedMember,
+    reader: SubscriptionReader,
+    warn: Say = say_nothing,
 ) -> MemberSpec:
-    subscription = _subscription(member.metadata, reader)
+    try:
+        subscription = reader.read(member.metadata)
+    except ProtocolError as error:
+        warn(f"member {member.member_id} gets nothing: its subscription cannot be read: {error}")
+        subscription = _NO_TOPICS
     owned, generation_id = subscription.owned, subscription.generation_id
     if protocol_name == "sticky":
         # Eager members own nothing when they join; their userdata names the last assignment.
@@ -337,4 +372,4 @@ def _subscription(metadata: bytes, reader: SubscriptionReader) -> Subscription:
     try:
         return reader.read(metadata)
     except ProtocolError:
-        return Subscription(topics=frozenset())
+        return _NO_TOPICS

@@ -40,10 +40,12 @@ from kohort.policies.losses import (
     Moment,
     Waiting,
     existing_partitions,
+    from_other_clients,
     identified,
     identity_of,
     newest_generation,
     read_echoes,
+    too_long,
     waits_of,
 )
 from kohort.policies.pacing import PacedPlan, optional_moves, paced
@@ -119,7 +121,8 @@ class DeferredPlan:
         standbys: the same, for the partitions of which each member keeps a copy.
         again: when the leader must assign again, and why.
         memory: for this leader's next decision.
-        notes: a sentence for each unreadable echo, and for each identity of several members.
+        faults: sentences about wrong echoes, and about identities that several members have.
+        notes: sentences about lost partitions that do not wait, and about other Kafka clients.
     """
 
     partitions: GroupAssignment
@@ -128,6 +131,7 @@ class DeferredPlan:
     memory: LeaderMemory
     handovers: Mapping[MemberId, tuple[Handover, ...]] = field(default_factory=dict)
     standbys: Mapping[MemberId, frozenset[TopicPartition]] = field(default_factory=dict)
+    faults: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
     def pending_of(self, member_id: MemberId) -> Pending:
@@ -151,19 +155,15 @@ def deferred_plan(
     absences = _absences(spec, memory, moment.now)
     if memory is not None and memory.generation_id != newest_generation(spec):
         memory = None  # another leader's plan, or none at all, came in between
-    echoes, notes = read_echoes(spec)
+    echoes, damaged = read_echoes(spec)
+    far = too_long(echoes, resolution.most_wait_ms, resolution.handover_ms)
     identities, shared = identified(echoes)
     staying = _without_draining(spec, echoes)
     warm, preparing = holders(staying, echoes, resolution.stateful)
     waits: list[Waiting] = []
-    if resolution.most_wait_ms:
-        waits = waits_of(
-            spec,
-            replace(moment, memory=memory),
-            echoes,
-            resolution.most_wait_ms,
-            resolution.wait_ms(absences),
-        )
+    if most_ms := resolution.most_wait_ms:
+        now = replace(moment, memory=memory)
+        waits = waits_of(spec, now, echoes, most_ms, resolution.wait_ms(absences))
     # A partition with a warm copy waits for nobody.
     waits = _without(waits, warm.keys())
     members, waits = _handed_over(staying, waits, memory, identities)
@@ -211,7 +211,8 @@ def deferred_plan(
         standbys=standbys(
             staying, (target, moves.target), echoes, resolution.stateful, resolution.standbys
         ),
-        notes=(*notes, *shared, *_no_wait(spec, memory, absences, resolution)),
+        faults=(*damaged, *shared, *far),
+        notes=(*from_other_clients(spec, echoes), *_no_wait(spec, memory, absences, resolution)),
     )
 
 
@@ -313,7 +314,9 @@ def _handed_over(
     """Let members that came with nothing claim the partitions of one wait each.
 
     A member with the identity of a lost member gets that member's partitions. Each other member
-    gets the partitions of the oldest wait that is left.
+    gets the partitions of the oldest wait that is left; if it has an identity, of the oldest wait
+    for a member that no leader knew, because that member may be its own last process. A leader that
+    died is such a member: the next leader does not know the identity of the last one.
     """
     members = dict(spec.members)
     left = list(waits)
@@ -337,7 +340,11 @@ def _handed_over(
         member = members[member_id]
         if member.owned:
             continue
-        for position, wait in enumerate(left):
+        unknown_first = member_id in identity
+        for position in sorted(
+            range(len(left)), key=lambda n: unknown_first and left[n].member > ""
+        ):
+            wait = left[position]
             mine = frozenset(p for p in wait.partitions if p.topic in member.topics)
             if mine and wait_id in (None, wait.wait_id):
                 members[member_id] = replace(member, owned=mine, generation_id=newest)
@@ -433,6 +440,7 @@ def _told(waits: Sequence[Waiting], now: Instant) -> tuple[Wait, ...]:
             start_generation=wait.start_generation,
             remaining_ms=millis_until(wait.deadline, now),
             partitions=wait.partitions,
+            member=wait.member,
         )
         for wait in waits
     )

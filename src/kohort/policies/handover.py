@@ -161,7 +161,7 @@ def prepared(
         most: the largest number of moves that may wait at a time; None for no limit.
     """
     told = {
-        (member_id, tp): after(now, each.remaining_ms)
+        (member_id, tp): after(now, Millis(min(each.remaining_ms, handover_ms)))
         for member_id, echo in echoes.items()
         for each in echo.pending.handovers
         for tp in each.partitions

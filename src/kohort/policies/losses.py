@@ -10,7 +10,16 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from kohort.embedded.deferral import NOTHING, Echo, Pending, decode_echo
+from kohort.embedded.consumer import GENERATION_BYTES
+from kohort.embedded.deferral import (
+    NO_ECHO,
+    NOTHING,
+    Echo,
+    Handover,
+    Pending,
+    Wait,
+    decode_echo,
+)
 from kohort.model.errors import ProtocolError
 from kohort.model.ids import (
     NO_GENERATION,
@@ -25,6 +34,9 @@ from kohort.policies.claims import claimants
 from kohort.policies.rent_or_buy import NO_ABSENCES, Absences
 from kohort.policies.spec import GroupSpec, Racks
 
+_NAMED = 10
+"""Most members that a sentence names."""
+
 _Key = tuple[GenerationId, int]
 
 
@@ -36,6 +48,8 @@ class Waiting:
     wait_id: int
     deadline: Instant
     partitions: frozenset[TopicPartition]
+    member: str = ""
+    """As in `Wait`."""
 
     @property
     def key(self) -> _Key:
@@ -120,8 +134,10 @@ def waits_of(
     waits = _continued(told, memory, moment.now, most_wait_ms, free)
     waiting = frozenset[TopicPartition]().union(*(wait.partitions for wait in waits))
     free -= waiting
+    names: dict[int, str] = {}
     if memory is not None:
         lost = _lost_by_memory(spec, memory, free)
+        names = {number: memory.instances.get(i, i) for i, number in memory.wait_ids.items()}
     else:
         free -= frozenset[TopicPartition]().union(*(pending.released for pending in told))
         lost = _lost_by_look(spec, moment.known, free, claimed, waiting)
@@ -131,6 +147,7 @@ def waits_of(
             wait_id=wait_id,
             deadline=after(moment.now, wait_ms),
             partitions=mine,
+            member=names.get(wait_id, ""),
         )
         for wait_id, mine in sorted(lost.items())
     ]
@@ -172,6 +189,7 @@ def _continued(
                 wait_id=each.wait_id,
                 deadline=after(now, left_ms),
                 partitions=each.partitions,
+                member=each.member,
             )
             known = found.setdefault(wait.key, wait)
             found[wait.key] = replace(
@@ -253,6 +271,44 @@ def read_echoes(spec: GroupSpec) -> tuple[dict[MemberId, Echo], list[str]]:
         except ProtocolError as error:
             damaged.append(f"member {member_id}: {error}")
     return echoes, damaged
+
+
+def too_long(
+    echoes: Mapping[MemberId, Echo], most_wait_ms: Millis, most_handover_ms: Millis
+) -> list[str]:
+    """A sentence about too long waits, and one about too long preparations, with the members."""
+    waits = [i for i, e in echoes.items() if _longest(e.pending.waits) > most_wait_ms]
+    coming = [i for i, e in echoes.items() if _longest(e.pending.handovers) > most_handover_ms]
+    return [
+        f"{_members(members)} a longer {what} than this leader permits: it is cut to "
+        f"{most_ms / 1_000:.1f} s"
+        for what, members, most_ms in (
+            ("wait", waits, most_wait_ms),
+            ("preparation", coming, most_handover_ms),
+        )
+        if members
+    ]
+
+
+def from_other_clients(spec: GroupSpec, echoes: Mapping[MemberId, Echo]) -> list[str]:
+    """A sentence that names the members with userdata of other Kafka clients."""
+    members = [
+        member_id
+        for member_id, echo in echoes.items()
+        if echo is NO_ECHO and len(spec.members[member_id].user_data or b"") > GENERATION_BYTES
+    ]
+    sentence = f"{_members(members)} no waits: another Kafka client wrote the userdata"
+    return [sentence] if members else []
+
+
+def _longest(pending: Sequence[Wait] | Sequence[Handover]) -> int:
+    return max((each.remaining_ms for each in pending), default=0)
+
+
+def _members(members: Sequence[MemberId]) -> str:
+    more = ", ..." if len(members) > _NAMED else ""
+    verb = "reports" if len(members) == 1 else "report"
+    return f"member{'s' * (len(members) > 1)} {', '.join(members[:_NAMED])}{more} {verb}"
 
 
 def identified(echoes: Mapping[MemberId, Echo]) -> tuple[dict[int, MemberId], list[str]]:

@@ -9,12 +9,13 @@ SyncGroup with too much data is an unknown error for all members, again and agai
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from kohort.model.errors import ConfigError
 from kohort.model.ids import MemberId
 from kohort.model.join import JoinedMember
+from kohort.policies.spec import Say
 
 BROKERS_RECORD_LIMIT: Final = 1_048_588
 """A broker refuses a larger record of a group, by the default of message.max.bytes."""
@@ -42,7 +43,7 @@ def check_record(
     assignments: Mapping[MemberId, bytes],
     limit: int,
     advice: str,
-    say: Callable[[str], object],
+    warn: Say,
 ) -> None:
     """Refuse a plan that the broker certainly cannot store; say if it perhaps cannot.
 
@@ -51,7 +52,7 @@ def check_record(
         assignments: the plan.
         limit: the broker's; 0 for no check.
         advice: how such a group becomes smaller, as the first half of a sentence.
-        say: takes the sentence.
+        warn: takes the sentence.
 
     Raises:
         ConfigError: offers and assignments alone are larger than the limit.
@@ -69,4 +70,4 @@ def check_record(
     )
     if offered + assigned > limit:
         raise ConfigError(sentence)
-    say(sentence)
+    warn(sentence)

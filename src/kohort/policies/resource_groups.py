@@ -38,7 +38,15 @@ from kohort.policies.consumer_groups import (
 from kohort.policies.deferred import Resolution
 from kohort.policies.losses import Moment
 from kohort.policies.record_size import BROKERS_RECORD_LIMIT
-from kohort.policies.spec import AssignAgain, EncodedPlan, GroupAssignment, GroupSpec, Plan
+from kohort.policies.spec import (
+    AssignAgain,
+    EncodedPlan,
+    GroupAssignment,
+    GroupSpec,
+    Plan,
+    Say,
+    say_nothing,
+)
 from kohort.policies.weighted import weighted_plan
 
 RETRY_MS: Final = Millis(5_000)
@@ -102,7 +110,8 @@ class ResourceAssigner(OpenAssigner):
             assignment. With weights the load is balanced, and not the number.
         policy: the application's; None balances, and moves as few resources as possible.
         resolution: waits and limits of moves; a policy of the application has none.
-        say: takes a sentence for the log of the leader's process.
+        say: takes a sentence about a wait or a move, for the log of the leader's process.
+        warn: takes a sentence about a fault, of the application or of a member's bytes.
         most_record_bytes: the broker's limit for the group's record; 0 for no check.
     """
 
@@ -113,10 +122,12 @@ class ResourceAssigner(OpenAssigner):
         resources: Callable[[], Resources],
         policy: Policy | None = None,
         resolution: Resolution = DESIGN_ONE,
-        say: Callable[[str], object] = lambda _sentence: None,
+        say: Say = say_nothing,
+        warn: Say = say_nothing,
+        *,
         most_record_bytes: int = BROKERS_RECORD_LIMIT,
     ) -> None:
-        super().__init__(resolution, say, most_record_bytes)
+        super().__init__(resolution, say, warn, most_record_bytes=most_record_bytes)
         self._resources = resources
         self._policy = policy
         self._counts: dict[str, int] = {}
@@ -149,7 +160,10 @@ class ResourceAssigner(OpenAssigner):
             self._counts = dict.fromkeys(_checked(named), 1)
             self._weights = named if isinstance(named, Mapping) else {}
         except Exception as error:
-            self._say(f"the resources are not known ({error!r}); the last known ones are shared")
+            self._warn(
+                f"{_leader(moment)}the resources are not known ({error!r}); the last known ones "
+                "are shared"
+            )
             spec = group_spec(protocol_name, members, {})
             owned = {p.topic: 1 for m in spec.members.values() for p in m.owned}
             self._counts, self._weights = self._counts | owned, {}
@@ -174,11 +188,13 @@ class ResourceAssigner(OpenAssigner):
         self, protocol_name: ProtocolName, members: Sequence[JoinedMember], moment: Moment | None
     ) -> EncodedPlan:
         if self._policy is not None:
-            spec = group_spec(protocol_name, members, self._counts)
+            spec = group_spec(protocol_name, members, self._counts, self._warn)
             try:
                 return EncodedPlan(*in_bytes(_asked(self._policy, spec), members))
             except Exception as error:
-                self._say(f"the policy failed ({error!r}); the plan is balanced instead")
+                self._warn(
+                    f"{_leader(moment)}the policy failed ({error!r}); the plan is balanced instead"
+                )
         if moment is not None:
             moment = replace(moment, known=self._known)
         return super().assign(protocol_name, members, self._counts, moment)
@@ -193,6 +209,10 @@ class ResourceAssigner(OpenAssigner):
         """For each member, the number of its resources that the plan assigns to nobody, if any."""
         del partitions
         return super().withheld(protocol_name, members, plan, self._counts)
+
+
+def _leader(moment: Moment | None) -> str:
+    return f"member {moment.leader_id} leads: " if moment is not None else ""
 
 
 def for_everybody(spec: GroupSpec) -> GroupSpec:

@@ -7,7 +7,7 @@ plan is reached. Nothing here depends on the insertion order of maps.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol, TypeAlias
@@ -25,6 +25,15 @@ from kohort.model.instants import Millis
 
 Racks: TypeAlias = Mapping[str, Sequence[frozenset[str]]]
 """For each topic, the racks with a replica of each partition."""
+
+Say: TypeAlias = Callable[[str], object]
+"""Takes a sentence for a log."""
+
+
+def say_nothing(sentence: str) -> None:
+    """No log."""
+    del sentence
+
 
 MAX_MEMBERS = 65_533
 """The same limit as in franz-go: a larger group gets a clear error instead of an overflow."""
