@@ -9,12 +9,13 @@ from contextlib import contextmanager
 from kohort.dashboard.app import LOCAL
 from kohort.dashboard.board import Board
 from kohort.dashboard.serving import Server
+from kohort.dashboard.trying import Trying
 
 
 @contextmanager
-def served(board: Board) -> Iterator[int]:
+def served(board: Board, trying: Trying | None = None) -> Iterator[int]:
     """The port."""
-    server = Server(board, "127.0.0.1", 0, LOCAL)
+    server = Server(board, "127.0.0.1", 0, LOCAL, trying)
     thread = threading.Thread(target=server.serve)
     thread.start()
     try:

@@ -16,6 +16,9 @@ from tests.explain.test_metering import settled
 from kohort.dashboard import app
 from kohort.dashboard.assets import asset
 from kohort.dashboard.board import Board
+from kohort.dashboard.trying import Trying
+from kohort.explain.deployments import Deployment
+from kohort.model.errors import ConfigError
 
 HOSTILE = "<script>alert(1)</script>"
 
@@ -34,10 +37,13 @@ def port(board: Board) -> Iterator[int]:
 
 
 @contextmanager
-def asked(port: int, path: str, method: str = "GET", **headers: str) -> Iterator[HTTPResponse]:
+def asked(
+    port: int, path: str, method: str = "GET", body: str | None = None, **headers: str
+) -> Iterator[HTTPResponse]:
     """The answer to a request; its connection is closed behind the block."""
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
     with closing(HTTPConnection("127.0.0.1", port, timeout=20)) as connection:
-        connection.request(method, path, headers=headers)
+        connection.request(method, path, body, headers=named)
         with closing(connection.getresponse()) as answer:
             yield answer
 
@@ -60,7 +66,7 @@ def test_the_page_is_static_and_its_policy_permits_its_own_files_only(port: int)
         policy = answer.headers["content-security-policy"]
     assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self';")
     assert "frame-ancestors 'none'" in policy
-    for name in ("picture.js", "timeline.js", "dashboard.js", "style.css"):
+    for name in ("picture.js", "timeline.js", "whatif.js", "dashboard.js", "style.css"):
         with asked(port, f"/static/{name}") as answer:
             assert answer.read().decode() == asset(name)
             assert answer.headers["x-content-type-options"] == "nosniff"
@@ -88,6 +94,44 @@ def test_names_of_the_loopback_are_accepted(port: int, host: str) -> None:
 def test_nothing_can_be_changed(port: int) -> None:
     with asked(port, "/events", method="POST") as answer:
         assert answer.status == 405
+
+
+def no_evidence(group: str) -> Deployment:
+    raise ConfigError(f"the evidence has no group {group!r}")
+
+
+def test_a_what_if_is_begun_by_the_page_itself_only(board: Board) -> None:
+    body = json.dumps({"group": HOSTILE, "changes": [{"policy": "sticky"}]})
+    typed = "application/json"
+    with served(board, Trying(no_evidence)) as port:
+        own = f"http://127.0.0.1:{port}"
+        with asked(port, "/what-if") as answer:
+            assert "cooperative-sticky" in dict(json.loads(answer.read())["policies"])
+        for headers, status in (
+            ({}, 415),
+            ({"content_type": "text/plain"}, 415),
+            ({"content_type": typed, "origin": "http://evil.example"}, 403),
+        ):
+            for method in ("POST", "DELETE"):
+                with asked(port, "/what-if", method, body, **headers) as answer:
+                    assert answer.status == status
+        for wrong in ("{", json.dumps({"group": "g", "seeds": 99}), "[" * 10_000):
+            with asked(port, "/what-if", "POST", wrong, content_type=typed) as answer:
+                assert answer.status == 400
+        long = " " * 30_000
+        with asked(port, "/what-if", "POST", long, content_type=typed) as answer:
+            assert answer.status == 413
+        with asked(port, "/what-if", "OPTIONS") as answer:
+            assert answer.status == 405, "a browser asks so before a request of another origin"
+            assert answer.headers["access-control-allow-origin"] is None
+        with asked(port, "/what-if", "POST", body, content_type=typed, origin=own) as answer:
+            assert answer.status == 202
+        with asked(port, "/events") as answer:
+            states = (told for name, told in events(answer) if name == "what-if")
+            last = next(told for told in states if told["state"] == "failed")
+        assert last["why"] == f"the evidence has no group {HOSTILE!r}"
+        with asked(port, "/what-if", "DELETE", content_type=typed, origin=own) as answer:
+            assert answer.status == 202
 
 
 def test_the_stream_tells_all_and_then_what_is_new(port: int, board: Board) -> None:

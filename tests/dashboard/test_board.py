@@ -78,11 +78,9 @@ def test_files_replace_what_was_read_before() -> None:
     news = told(board, reader)
     assert [row["group"] for row in news["groups"]["rows"]] == ["g", "g (7)"]
     assert news["group"]["picture"]["rebalances"][0]["generation"] == 4
-    assert board.explained("g (7)") == story("g", 9, partition=7)
     assert told(board, reader) == {}
     board.show([story("g", 5)])
     news = told(board, reader)
     assert news["groups"]["gone"] == ["g (7)"]
     assert news["group"]["picture"]["whole"]
     assert news["group"]["picture"]["rebalances"][0]["generation"] == 5
-    assert board.explained("g (7)") is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,11 @@ from tests.chromium import Chromium, program
 from tests.dashboard.serving import served
 from tests.explain.test_metering import commit, settled
 from tests.explain.test_stories import done, joins, member
+from tests.lab.test_what_if import GROUP
 
 from kohort.cli.explain import explain
 from kohort.dashboard.board import Board, Seen
+from kohort.dashboard.trying import Trying
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 
@@ -63,7 +66,7 @@ def test_the_dashboard_follows_a_group_and_runs_no_names(browser: Chromium) -> N
         board.looked([Seen(group="g", state="Stable", protocol="r", members=(), lag=lag)], at)
 
     look(1020.0, 500)
-    with served(board) as port:
+    with served(board, Trying(lambda group: replace(GROUP, group=HOSTILE))) as port:
         own = f"http://127.0.0.1:{port}/"
         browser.open(own)
         browser.until("document.querySelector('#groups a')")
@@ -83,7 +86,7 @@ def test_the_dashboard_follows_a_group_and_runs_no_names(browser: Chromium) -> N
         browser.press("ArrowDown", "ArrowDown", "ArrowDown", "ArrowRight", "ArrowRight")
         assert told(browser).startswith(f"00:17:10.000  t-2: owned by {HOSTILE} for ")
         browser.press("ArrowDown")
-        assert told(browser) == "00:17:10.000  t-3: nobody consumes it  generation 2"
+        assert told(browser) == "00:17:10.000  t-3: nobody consumes it  generation 2  lag 500"
         browser.press("m")
         assert browser.run(
             "[...Array(timeline.data.rows).keys()].map((r) => timeline.data.name(r))"
@@ -110,6 +113,16 @@ def test_the_dashboard_follows_a_group_and_runs_no_names(browser: Chromium) -> N
         assert "generation 2" in browser.run(
             "document.querySelector('#rebalances .chosen').dataset.told"
         )
+        browser.until("whatif.policies")
+        browser.run(
+            "find('#changes select').value = 'cooperative-sticky', find('#seeds').value = 1"
+        )
+        browser.run("find('#compare').click()")
+        browser.until("document.querySelectorAll('#outcome .beside canvas').length === 2")
+        costs = "[...find('#outcome table').tBodies[0].rows].map((row) => row.cells[0].innerText)"
+        assert browser.run(costs) == ["as it is", "cooperative-sticky"]
+        assert browser.run("find('#outcome p').textContent").startswith(f"Group {HOSTILE}: ")
+        assert browser.run("find('#cancel').hidden")
         paper = browser.run("getComputedStyle(document.body).backgroundColor")
         assert paper == "rgb(20, 23, 28)", "the page prefers dark colours"
         harmless(browser, own)

@@ -9,13 +9,19 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import click
 
 from kohort.cli.asking import asking
 from kohort.cli.consume import ended_by_signals
-from kohort.cli.dashboard_sources import FileSource, follow_records, look_often
+from kohort.cli.dashboard_sources import (
+    FileSource,
+    deployment_in_cluster,
+    follow_records,
+    look_often,
+)
 from kohort.cli.group_choice import Groups, only_groups
 from kohort.cli.group_watch import look_at
 from kohort.cli.output import cluster_option, configured, note
@@ -66,7 +72,8 @@ def dashboard(
     With --bootstrap-server the groups of any Kafka: states, members and lag, and from the offsets
     topic the owners of each partition and each rebalance, explained when it ends. With FILES, or
     folders of them, the groups in logs and histories, as `kohort explain` reads them; files that
-    grow are read again. Nothing is written and no group is joined.
+    grow are read again. Nothing is written and no group is joined. The page of a group compares
+    policies and settings, as `kohort what-if` does.
     """
     if bool(files) == (bootstrap is not None):
         raise ConfigError("expected files, or --bootstrap-server of a cluster, and not both")
@@ -79,16 +86,20 @@ def dashboard(
     try:
         from kohort.dashboard.app import LOCAL  # noqa: PLC0415 - of an extra
         from kohort.dashboard.serving import Server  # noqa: PLC0415 - of an extra
+        from kohort.dashboard.trying import Trying  # noqa: PLC0415 - of an extra
     except ImportError as error:
         raise ConfigError(f"{error.name} is missing: pip install 'kohort[dashboard]'") from error
     source = bootstrap or ", ".join(map(str, files))
     board = Board(source, fewest_moves, names)
-    reading = (
-        _cluster(board, bootstrap, names, interval) if bootstrap else _files(board, files, interval)
-    )
+    if bootstrap:
+        reading = _cluster(board, bootstrap, names, interval)
+        trying = Trying(partial(deployment_in_cluster, _settings(bootstrap)))
+    else:
+        shown_files = FileSource(board, files)
+        reading, trying = _files(shown_files, interval), Trying(shown_files.deployment)
     with suppress(KeyboardInterrupt), ended_by_signals(), reading:
         try:
-            server = Server(board, host, int(port), (*LOCAL, host, *hosts))
+            server = Server(board, host, int(port), (*LOCAL, host, *hosts), trying)
         except OSError as error:
             raise ConfigError(f"--listen {listen} cannot be used: {error.strerror}") from error
         if host not in _LOOPBACK:
@@ -103,7 +114,7 @@ def _cluster(
     board: Board, bootstrap: str, names: tuple[str, ...], interval: float
 ) -> Iterator[None]:
     """Threads that follow a cluster."""
-    given = {**configured(), "bootstrap.servers": bootstrap}
+    given = _settings(bootstrap)
     groups = Groups(names=names, every=not names)
     with asking(bootstrap, parse_client_settings(given)) as admin:
         look_at(admin, groups)  # a wrong address or a refusal ends the command
@@ -114,10 +125,13 @@ def _cluster(
         yield
 
 
+def _settings(bootstrap: str) -> dict[str, object]:
+    return {**configured(), "bootstrap.servers": bootstrap}
+
+
 @contextmanager
-def _files(board: Board, files: tuple[Path, ...], interval: float) -> Iterator[None]:
+def _files(source: FileSource, interval: float) -> Iterator[None]:
     """A thread that reads files again when they grow."""
-    source = FileSource(board, files)
     source.read()  # a missing file ends the command
     with _threads(lambda ended: source.follow(interval, ended)):
         yield

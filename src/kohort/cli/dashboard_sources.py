@@ -15,9 +15,11 @@ from typing import Final
 from kohort.cli.evidence import read_sources, remarks_of
 from kohort.cli.group_choice import Groups
 from kohort.cli.group_watch import Look, look_at
-from kohort.cli.offsets_topic import follow_offsets
+from kohort.cli.offsets_topic import follow_offsets, read_offsets
 from kohort.client.admin import Admin
 from kohort.dashboard.board import Board, Seen, SeenMember
+from kohort.explain.deployments import Deployment
+from kohort.explain.evidence import Evidence
 from kohort.explain.explaining import Explainer
 from kohort.history.fewest_moves import fewest_moves
 from kohort.model.errors import ConfigError, KohortError
@@ -97,6 +99,17 @@ def _lags(look: Look) -> dict[str, int]:
     return found
 
 
+def deployment_in_cluster(settings: Mapping[str, object], group: str) -> Deployment:
+    """The deployment of a group, from the offsets topic as it is now.
+
+    Raises:
+        ConfigError: the evidence is too thin.
+    """
+    evidence = Evidence(fewest_moves)
+    read_offsets(settings, (group,), evidence)
+    return evidence.deployment(group)
+
+
 class FileSource:
     """Logs and histories, and those in folders."""
 
@@ -118,6 +131,16 @@ class FileSource:
         logs = read_sources([path for path, *_ in self._state], None, (), explainer)
         self._board.show(explainer.finish())
         self._board.remark("files", "; ".join(remarks_of(logs, explainer)))
+
+    def deployment(self, group: str) -> Deployment:
+        """The deployment of a group; the files are read again.
+
+        Raises:
+            ConfigError: a file cannot be read, or the evidence is too thin.
+        """
+        evidence = Evidence(fewest_moves)
+        read_sources([path for path, *_ in self._present()], None, (), evidence)
+        return evidence.deployment(group)
 
     def follow(self, interval: float, ended: threading.Event) -> None:
         """Read the files again when one has changed, until the end."""

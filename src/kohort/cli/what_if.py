@@ -11,9 +11,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Final
 
 import click
 
@@ -30,11 +28,8 @@ from kohort.cli.output import (
     separate,
 )
 from kohort.cli.parallel import with_progress
-from kohort.explain.amounts import Known
 from kohort.explain.deployments import Deployment
 from kohort.explain.evidence import Evidence
-from kohort.explain.figures import Figure
-from kohort.explain.findings import span_text
 from kohort.history.fewest_moves import fewest_moves
 from kohort.lab.changes import (
     Change,
@@ -42,13 +37,19 @@ from kohort.lab.changes import (
     check_change,
     checked_setting,
     sensible_changes,
-    steps,
 )
 from kohort.lab.compared_policies import compared_policy
-from kohort.lab.what_if import COLUMNS, Outcome, best, collect, do, jobs
+from kohort.lab.what_if import COLUMNS, Outcome, collect, do, jobs
+from kohort.lab.what_if_words import (
+    comparison,
+    cost_cells,
+    evidence_cells,
+    figure_rows,
+    guessed,
+    headline,
+    verdict,
+)
 from kohort.model.errors import ConfigError
-
-_UNITS: Final = {"unavailable_ms": " ps", "longest_stop_ms": " s"}
 
 
 @click.command("what-if")
@@ -120,7 +121,7 @@ def what_if(
     done = with_progress(do, wanted, processes, lambda each: each[0].change.title)
     outcomes = collect(wanted, done)
     if as_json:
-        print_json(_as_json(deployment, outcomes))
+        print_json(comparison(deployment, outcomes))
     else:
         _print(deployment, outcomes)
 
@@ -157,112 +158,17 @@ def _changes(
 
 
 def _print(deployment: Deployment, outcomes: Sequence[Outcome]) -> None:
-    name = f"Group {safe(deployment.group)}" if deployment.group else "A group without a name"
     separate()
-    click.echo(
-        f"{name}: {deployment.number('members'):g} members, "
-        f"{deployment.number('partitions'):g} partitions, {deployment.rebalances:,} rebalances in "
-        f"the evidence. Replayed: {_events(deployment)}."
-    )
+    click.echo(safe(headline(deployment)))
     for remark in deployment.notes:
         click.echo(f"note: {remark}")
-    print_table(
-        ["FIGURE", "VALUE", "KNOWN", "FROM"],
-        [(n, _value(n, f), f.known.value, f.source) for n, f in deployment.figures.items()],
-    )
+    print_table(["FIGURE", "VALUE", "KNOWN", "FROM"], figure_rows(deployment))
+    evidence = evidence_cells(deployment, MISSING)
     print_table(
         ["POLICY AND SETTINGS", *(heading for _, heading in COLUMNS)],
-        [*_evidence_row(deployment), *(_row(outcome, outcomes[0]) for outcome in outcomes)],
+        [*[evidence] * bool(evidence), *(cost_cells(each, outcomes[0]) for each in outcomes)],
     )
     separate()
-    click.echo(_verdict(deployment, outcomes))
-    guessed = [n for n, f in deployment.figures.items() if f.known is Known.ASSUMED]
-    if guessed:
-        click.echo(f"Assumed: {', '.join(guessed)}. Give better values with --assume NAME=VALUE.")
-
-
-def _events(deployment: Deployment) -> str:
-    """The events in words: how many members ended, died, and so on."""
-    kinds = Counter(incident.what for incident in deployment.incidents)
-    parts = [
-        f"{count} time{'s' * (count > 1)} a member {what.value}" for what, count in kinds.items()
-    ]
-    return ", ".join(parts)
-
-
-def _value(name: str, figure: Figure) -> str:
-    if isinstance(figure.value, str):
-        return figure.value
-    return span_text(figure.value / 1_000) if name.endswith(".ms") else f"{figure.value:g}"
-
-
-def _evidence_row(deployment: Deployment) -> list[list[str]]:
-    """The cost that the evidence itself tells, to compare with the run of the same events."""
-    dead = deployment.dead
-    if dead is None:
-        return []
-    sign = {Known.BOUNDED: "≤ ", Known.ASSUMED: "~ "}.get(dead.known, "")
-    cost = f"{sign}{_number(dead.value)} ps"
-    return [["the evidence", cost, MISSING, str(deployment.rebalances), MISSING, MISSING]]
-
-
-def _row(outcome: Outcome, present: Outcome) -> list[str]:
-    row = [outcome.change.title]
-    for name, _ in COLUMNS:
-        mean, spread = outcome.mean(name), outcome.spread(name)
-        text = f"{_number(mean)} ± {_number(spread)}{_UNITS.get(name, '')}"
-        was = present.mean(name)
-        if name == "unavailable_ms" and outcome is not present and was:
-            text += f" ({100 * (mean - was) / was:+.0f} %)"
-        row.append(text)
-    return row
-
-
-def _number(value: float) -> str:
-    return f"{value:.0f}" if value >= 100 or value == round(value) else f"{value:.1f}"
-
-
-def _verdict(deployment: Deployment, outcomes: Sequence[Outcome]) -> str:
-    found = best(outcomes)
-    if found is None:
-        return "No change is better than the present by more than its spread: change nothing."
-    now, then = outcomes[0].mean("unavailable_ms"), found.mean("unavailable_ms")
-    changes = steps(deployment, found.change)
-    lines = [
-        f"Best: {found.change.title}, {_number(then)} in place of {_number(now)} dead "
-        "partition-seconds. Change:"
-    ]
-    lines += [f"  {name}={new}  (now {old})" for name, old, new in changes]
-    return "\n".join(lines)
-
-
-# -- JSON -----------------------------------------------------------------------------------------
-
-
-def _as_json(deployment: Deployment, outcomes: Sequence[Outcome]) -> dict[str, Any]:
-    found = best(outcomes)
-    return {
-        "group": deployment.group,
-        "rebalances_in_evidence": deployment.rebalances,
-        "notes": list(deployment.notes),
-        "figures": {name: asdict(figure) for name, figure in deployment.figures.items()},
-        "events": [asdict(incident) for incident in deployment.incidents],
-        "outcomes": [
-            {
-                "title": outcome.change.title,
-                "policy": outcome.change.policy or None,
-                "settings": dict(outcome.change.settings),
-                "means": {name: outcome.mean(name) for name, _ in COLUMNS},
-                "spreads": {name: outcome.spread(name) for name, _ in COLUMNS},
-                "runs": [run.to_json() for run in outcome.runs],
-            }
-            for outcome in outcomes
-        ],
-        "best": None if found is None else found.change.title,
-        "change": []
-        if found is None
-        else [
-            {"name": name, "now": old, "then": new}
-            for name, old, new in steps(deployment, found.change)
-        ],
-    }
+    click.echo("\n".join(verdict(deployment, outcomes)))
+    if names := guessed(deployment):
+        click.echo(f"Assumed: {', '.join(names)}. Give better values with --assume NAME=VALUE.")

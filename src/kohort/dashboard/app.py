@@ -1,11 +1,13 @@
 """The dashboard as an application of Starlette: one page, its files, one stream of events.
 
-In: a `Board`; requests of browsers. Out: answers that change nothing. Must not know: how groups are
-read, sockets. Needs the extra ``dashboard``.
+In: a `Board`; requests of browsers. Out: answers that change no group; a what-if may be begun and
+cancelled. Must not know: how groups are read, sockets. Needs the extra ``dashboard``.
 
 A page of another origin must not read this page. Browsers keep answers apart by origin, and the
 check of the Host header refuses a foreign name that resolves to this address (DNS rebinding). The
-policy of the page permits its own files only, and no name of a group or a client is ever HTML.
+policy of the page permits its own files only, and no name of a group or a client is ever HTML. A
+what-if is asked for in JSON: a browser sends that from a page of another origin only after a
+question that is refused here, and the Origin header is compared, too.
 """
 
 from __future__ import annotations
@@ -20,17 +22,20 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kohort.dashboard.assets import asset
 from kohort.dashboard.board import Board, Reader
+from kohort.dashboard.trying import Busy, Trying, Wanted
+from kohort.model.errors import ConfigError
 
 LOCAL: Final = ("127.0.0.1", "localhost", "::1", "[::1]")
 """The names of the loopback in a Host header."""
 MOST_STREAMS: Final = 200
 """Open streams of events; further ones are refused."""
+_LONGEST_BODY: Final = 20_000
 _AGAIN_S: Final = 0.25
 _ALIVE_S: Final = 15.0
 """A comment is sent so often, so that a broken connection is noticed."""
@@ -38,6 +43,7 @@ _FILES: Final = {
     "picture.js": "text/javascript",
     "timeline.js": "text/javascript",
     "dashboard.js": "text/javascript",
+    "whatif.js": "text/javascript",
     "style.css": "text/css",
 }
 _HEADERS: Final = (
@@ -54,23 +60,23 @@ _HEADERS: Final = (
 
 
 def application(
-    board: Board, hosts: Sequence[str] = LOCAL, more: Sequence[BaseRoute] = ()
+    board: Board, hosts: Sequence[str] = LOCAL, trying: Trying | None = None
 ) -> Starlette:
     """The application.
 
     Args:
         board: the groups to show.
         hosts: names that a Host header may have; any other request is refused.
-        more: further pages, with the same checks.
+        trying: makes the comparisons of a what-if; None: the page has none.
     """
-    streams = _Streams(board)
+    streams = _Streams(board, trying)
     return Starlette(
         routes=[
             Route("/", _page),
             Route("/favicon.ico", _nothing),
             Route("/static/{name}", _file),
             Route("/events", streams.open),
-            *more,
+            *_what_if(trying),
         ],
         middleware=[
             Middleware(_Headers),
@@ -109,11 +115,66 @@ def _file(request: Request) -> Response:
     return Response(asset(name), media_type=_FILES[name])
 
 
+def _what_if(trying: Trying | None) -> list[BaseRoute]:
+    """The requests about comparisons."""
+    if trying is None:
+        return []
+    asking = _Asking(trying)
+    return [
+        Route("/what-if", asking.choices),
+        Route("/what-if", asking.begin, methods=["POST"]),
+        Route("/what-if", asking.cancel, methods=["DELETE"]),
+    ]
+
+
+class _Asking:
+    """Answers the requests about comparisons."""
+
+    def __init__(self, trying: Trying) -> None:
+        self._trying = trying
+
+    def choices(self, _request: Request) -> Response:
+        return JSONResponse(self._trying.choices())
+
+    async def begin(self, request: Request) -> Response:
+        if (refused := _foreign(request)) is not None:
+            return refused
+        text = b""
+        async for part in request.stream():
+            text += part
+            if len(text) > _LONGEST_BODY:
+                return PlainTextResponse("the request is too long", 413)
+        try:
+            self._trying.begin(Wanted.of(json.loads(text)))
+        except Busy as error:
+            return PlainTextResponse(str(error), 409)
+        except (ConfigError, ValueError, RecursionError) as error:
+            return PlainTextResponse(str(error), 400)
+        return Response(status_code=202)
+
+    def cancel(self, request: Request) -> Response:
+        if (refused := _foreign(request)) is not None:
+            return refused
+        self._trying.cancel()
+        return Response(status_code=202)
+
+
+def _foreign(request: Request) -> Response | None:
+    """The refusal of a request that another page may have made."""
+    if request.headers.get("content-type", "") != "application/json":
+        return PlainTextResponse("expected application/json", 415)
+    origin = request.headers.get("origin")
+    if origin is not None and origin != f"{request.url.scheme}://{request.headers['host']}":
+        return PlainTextResponse("another page asks", 403)
+    return None
+
+
 class _Streams:
     """The open streams of events."""
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, board: Board, trying: Trying | None) -> None:
         self._board = board
+        self._trying = trying
         self._count = 0
 
     async def open(self, request: Request) -> Response:
@@ -125,10 +186,15 @@ class _Streams:
     async def _events(self, reader: Reader) -> AsyncIterator[str]:
         self._count += 1
         try:
-            told = time.monotonic()
+            told, version = time.monotonic(), -1
             yield "retry: 2000\n\n"
             while not self._board.closed:
-                for name, values in self._board.news(reader):
+                news = self._board.news(reader)
+                tried = None if self._trying is None else self._trying.news(version)
+                if tried is not None:
+                    version = tried[0]
+                    news.append(("what-if", tried[1]))
+                for name, values in news:
                     text = json.dumps(values, separators=(",", ":"))
                     yield f"event: {name}\ndata: {text}\n\n"
                     told = time.monotonic()

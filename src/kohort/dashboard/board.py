@@ -160,12 +160,6 @@ class Board:
 
     # -- what readers get -------------------------------------------------------------------------
 
-    def explained(self, name: str) -> Explained | None:
-        """A group's story so far with the patterns in it; None if there is no such group."""
-        with self._lock:
-            group = self._groups.get(name)
-            return None if group is None else _explained(group)
-
     def news(self, reader: Reader) -> list[tuple[str, dict[str, Any]]]:
         """The events that a reader lacks: name and values."""
         with self._lock:
@@ -216,6 +210,7 @@ def _findings(group: _Group) -> list[dict[str, Any]]:
                 "name": each.name,
                 "says": each.says,
                 "advice": each.advice,
+                "tried": each.effect,
                 "known": each.known.value,
                 "proof": ", ".join(f"{place.file}:{place.line}" for place in each.evidence),
             }

@@ -13,6 +13,7 @@ import uvicorn
 
 from kohort.dashboard.app import application
 from kohort.dashboard.board import Board
+from kohort.dashboard.trying import Trying
 
 
 class _Ending(uvicorn.Server):
@@ -36,18 +37,27 @@ class Server:
         host: the address to bind.
         port: 0 takes a free one.
         hosts: names that a Host header may have.
+        trying: makes the comparisons of a what-if.
 
     Raises:
         OSError: the address cannot be bound.
     """
 
-    def __init__(self, board: Board, host: str, port: int, hosts: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        board: Board,
+        host: str,
+        port: int,
+        hosts: tuple[str, ...],
+        trying: Trying | None = None,
+    ) -> None:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._socket = socket.create_server((host, port), family=family)
         self.port: int = self._socket.getsockname()[1]
         self._board = board
+        self._trying = trying
         config = uvicorn.Config(
-            application(board, hosts),
+            application(board, hosts, trying),
             log_level="warning",
             access_log=False,
             lifespan="off",
@@ -63,6 +73,8 @@ class Server:
         finally:
             self.end()
             self._socket.close()
+            if self._trying is not None:
+                self._trying.end()
 
     def end(self) -> None:
         """End `serve`, from any thread."""

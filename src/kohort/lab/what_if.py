@@ -20,7 +20,7 @@ from typing import Final
 from kohort.explain.amounts import Known
 from kohort.explain.deployments import Deployment, Incident, What
 from kohort.history.clairvoyant import Costs
-from kohort.history.cost_values import Metrics
+from kohort.history.cost_values import Measured, Metrics
 from kohort.history.costs import measure
 from kohort.lab.actions import Action, KillPod, PausePod, SlowApplication, StartPod, StopPod
 from kohort.lab.changes import (
@@ -73,7 +73,17 @@ class Outcome:
 
     def spread(self, name: str) -> float:
         """The standard deviation over the seeds; 0 for one seed."""
-        return stdev(self.values(name)) if len(self.runs) > 1 else 0.0
+        return _spread(self.values(name))
+
+    def difference(self, present: Outcome, name: str) -> tuple[float, float]:
+        """The mean and the standard deviation of the differences to the present, seed by seed."""
+        pairs = zip(self.values(name), present.values(name), strict=True)
+        steps = [then - now for then, now in pairs]
+        return fmean(steps), _spread(steps)
+
+
+def _spread(values: Sequence[float]) -> float:
+    return stdev(values) if len(values) > 1 else 0.0
 
 
 COLUMNS: Final = (
@@ -100,6 +110,11 @@ def jobs(deployment: Deployment, changes: Sequence[Change], seeds: Sequence[int]
 
 def do(job: Job) -> tuple[Job, Metrics]:
     """Do one run."""
+    return job, measured_run(job).metrics
+
+
+def measured_run(job: Job) -> Measured:
+    """Do one run; its metrics, and the owners of its partitions."""
     plan, begin_ms, server_side = plan_of(job)
     deployment = changed(job.deployment, job.change)
     costs = Costs(
@@ -108,7 +123,7 @@ def do(job: Job) -> tuple[Job, Metrics]:
         restore_cold_ms=round(deployment.number("restore.ms")),
         restore_warm_ms=round(deployment.number("restore.again.ms")),
     )
-    measured = measure(
+    return measure(
         history_of(plan, server_side=server_side),
         plan.partitions,
         costs,
@@ -116,7 +131,6 @@ def do(job: Job) -> tuple[Job, Metrics]:
         end=Instant(plan.duration_ms * MICROS_PER_MILLI),
         group_id=GroupId(plan.group_id),
     )
-    return job, measured.metrics
 
 
 def plan_of(job: Job) -> tuple[Plan, int, bool]:
@@ -236,7 +250,6 @@ def best(outcomes: Sequence[Outcome]) -> Outcome | None:
 
 
 def _saves(present: Outcome, other: Outcome) -> bool:
-    pairs = zip(present.values("unavailable_ms"), other.values("unavailable_ms"), strict=True)
-    savings = [now - then for now, then in pairs]
-    error = stdev(savings) / len(savings) ** 0.5 if len(savings) > 1 else 0.0
-    return fmean(savings) > max(_EXACT_S, 2 * error)
+    mean, spread = other.difference(present, "unavailable_ms")
+    error: float = spread / len(other.runs) ** 0.5
+    return -mean > max(_EXACT_S, 2 * error)

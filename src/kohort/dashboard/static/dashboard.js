@@ -7,6 +7,8 @@ const MOST_ROWS = 200, BARS = "·▁▂▃▄▅▆▇█";
 const find = (selector) => document.querySelector(selector);
 const rows = new Map();
 let stream = null, timeline = null, shown = null;
+const whatif = new WhatIf(find("#whatif"), () => chosen());
+let tried = { state: "none", group: "" };
 
 function chosen() {
   return new URLSearchParams(location.hash.slice(1)).get("group") ?? "";
@@ -93,10 +95,12 @@ function takeGroup(event) {
     shown = values.group;
     find("#timeline").replaceChildren();
     timeline = new Timeline(find("#timeline"), values.picture, show);
+    whatif.take(tried);
   } else timeline.take(values.picture);
   find("#findings").replaceChildren(...values.findings.map((each) => note(
     element("b", "", each.name), " ", element("span", "known", each.known),
     element("div", "", each.says), element("div", "", each.advice),
+    element("div", "", each.tried && `Tried: ${each.tried}`),
     element("div", "proof", each.proof),
   )));
   drawRebalances();
@@ -148,6 +152,10 @@ function connect() {
   stream.addEventListener("error", () => { find("#connection").hidden = false; });
   stream.addEventListener("groups", takeGroups);
   stream.addEventListener("group", takeGroup);
+  stream.addEventListener("what-if", (event) => {
+    tried = JSON.parse(event.data);
+    if (shown !== null) whatif.take(tried);
+  });
   stream.addEventListener("missing", () => { find("#group").hidden = true; });
 }
 
