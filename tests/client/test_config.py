@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 
-from kohort.client.config import parse_bootstrap, parse_client_settings
+from kohort import Consumer
+from kohort.client.config import ClientSettings, parse_bootstrap, parse_client_settings
 from kohort.client.driver_thread import consumer_thread
+from kohort.client.foreign_settings import OTHER_NAMES, advice
 from kohort.engine.consumer_driver import READ_COMMITTED, READ_UNCOMMITTED
+from kohort.host.settings import rules
 from kohort.model.consumer_config import OffsetReset
 from kohort.model.errors import ConfigError
 
@@ -50,9 +54,10 @@ def test_a_large_fetch_raises_the_receive_limit_that_must_exceed_it() -> None:
         ("org.apache.kafka.clients.consumer.CooperativeStickyAssignor", ("cooperative-sticky",)),
         (["range", "org.apache.kafka.clients.consumer.StickyAssignor"], ("range", "sticky")),
         ("range, roundrobin", ("range", "roundrobin")),
+        ([RoundRobinPartitionAssignor], ("roundrobin",)),
     ],
 )
-def test_assignors_by_wire_name_and_by_java_class(written: object, wire: tuple[str, ...]) -> None:
+def test_assignors_by_wire_name_and_by_class(written: object, wire: tuple[str, ...]) -> None:
     assert parse_client_settings(partition_assignment_strategy=written).assignors == wire
 
 
@@ -71,6 +76,36 @@ def test_librdkafkas_names_and_words_are_understood() -> None:
     assert settings.bootstrap == [("a", 1)]
     assert settings.fetch_max_wait_ms == 7
     assert settings.consumer.auto_offset_reset is OffsetReset.EARLIEST
+
+
+def test_other_names_lead_to_settings_and_advice_only_to_names_that_are_none() -> None:
+    known = rules(ClientSettings)
+    assert known.keys() >= set(OTHER_NAMES.values())
+    assert not known.keys() & OTHER_NAMES.keys()
+    assert not [name for name in (*known, *OTHER_NAMES) if advice(name)]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("enable.auto.offset.store", False, "no commit covers a record before the next poll"),
+        ("error_cb", print, "calls raise exceptions"),
+        ("stats_cb", print, r"call metrics\(\) or status\(\)"),
+        ("consumer_timeout_ms", 1_000, r"call poll\(seconds\)"),
+        ("ssl_check_hostname", False, r"ssl\.endpoint\.identification\.algorithm=none"),
+    ],
+)
+def test_a_setting_of_another_client_is_an_error_with_advice(
+    name: str, value: object, text: str
+) -> None:
+    with pytest.raises(ConfigError, match=text):
+        parse_client_settings({name: value})
+    assert parse_client_settings({name: None}) == parse_client_settings()
+
+
+def test_topics_in_place_of_settings_are_an_error_with_advice() -> None:
+    with pytest.raises(ConfigError, match=r"of type str, .*; subscribe\(\) takes topics"):
+        Consumer("orders")  # type: ignore[call-overload]
 
 
 def test_unknown_name_is_an_error_with_the_nearest_name() -> None:

@@ -47,7 +47,8 @@ USER = {"sasl.username": "u", "sasl.password": "p"}
         ({"sasl.jaas.config": "x"}, r"not a setting here: give sasl\.username and sasl\.password"),
         ({"ssl.truststore.location": "x.jks"}, r"give the certificates as PEM: ssl\.ca\.location"),
         ({"sasl.kerberos.service.name": "k"}, "not supported"),
-        ({"sasl_plain_password": "x"}, r"nearest are sasl\.password"),
+        ({"sasl_plain_password": "x"}, r"sasl\.password is given, but security\.protocol is"),
+        ({"sasl_kerberos_domain_name": "k"}, "GSSAPI .* not supported"),
     ],
 )
 def test_settings_that_do_not_fit_are_refused(given: dict[str, Any], expected: str) -> None:
@@ -106,9 +107,12 @@ def test_names_of_other_clients_are_understood() -> None:
             "ssl.truststore.certificates": "ca",
             "ssl.keystore.certificate.chain": "certificate",
             "ssl.keystore.key": "key",
-            **USER,
+            "sasl_plain_username": "u",
+            "sasl_plain_password": "p",
+            "ssl_password": "of the key",
         }
     )
+    assert (settings.sasl_password, settings.ssl_key_password) == ("p", "of the key")
     assert settings.security_protocol == "SASL_SSL"
     assert settings.sasl_mechanism == "SCRAM-SHA-512"
     assert (settings.ssl_ca_pem, settings.ssl_key_pem) == ("ca", "key")

@@ -35,6 +35,23 @@ class HasPartition(Protocol):
         ...
 
 
+class HasOffset(Protocol):
+    """An offset with metadata: `Position`, or the ``OffsetAndMetadata`` of another client."""
+
+    @property
+    def offset(self) -> int:
+        """The offset of the next record."""
+        ...
+
+    @property
+    def metadata(self) -> str:
+        """The application's text."""
+        ...
+
+
+PositionLike: TypeAlias = int | HasOffset
+"""An offset, alone or with metadata."""
+
 PartitionLike: TypeAlias = tuple[str, int] | HasPartition
 """A partition: a (topic, number) pair such as ``TopicPartition``, or an object with both."""
 
@@ -103,11 +120,16 @@ def partition(value: object) -> TopicPartition:
 
 def partitions(values: Iterable[PartitionLike]) -> frozenset[TopicPartition]:
     """Several partitions."""
+    if isinstance(values, tuple) and len(values) == 2 and isinstance(values[0], str):
+        raise TypeError(f"partitions is one partition, expected a list: [{values!r}]")
     return frozenset(partition(value) for value in _each(values, "partitions"))
 
 
 def position(value: object) -> Position:
-    """A position from an offset or a position."""
+    """A position from an offset, a position, or another client's offset with metadata."""
+    if not isinstance(value, Position) and hasattr(value, "offset") and hasattr(value, "metadata"):
+        epoch = getattr(value, "leader_epoch", -1)
+        value = Position(value.offset, -1 if epoch is None else epoch, value.metadata or "")
     if isinstance(value, Position):
         whole(value.offset, "offset", MAX_INT64)
         whole(value.leader_epoch, "leader_epoch", MAX_INT32, -1)
@@ -116,7 +138,7 @@ def position(value: object) -> Position:
     return Position(whole(value, "offset", MAX_INT64))
 
 
-def offsets(values: Mapping[AnyPartition, int | Position]) -> dict[TopicPartition, Position]:
+def offsets(values: Mapping[AnyPartition, PositionLike]) -> dict[TopicPartition, Position]:
     """Positions by partition."""
     if not isinstance(values, Mapping):
         raise TypeError(f"offsets is {values!r}, expected a dict of offsets by partition")

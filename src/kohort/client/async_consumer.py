@@ -20,7 +20,7 @@ from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, overload
 
 from kohort.client import arguments
-from kohort.client.arguments import PartitionLike
+from kohort.client.arguments import PartitionLike, PositionLike
 from kohort.client.async_driver import AsyncDriver, look_at, running_loop
 from kohort.client.async_positions import SHORTEST_S, AsyncPositions
 from kohort.client.column_polling import MOST_ROWS, import_columns
@@ -38,7 +38,6 @@ from kohort.client.unblocked_consumer import UnblockedConsumer
 from kohort.consumer.core import ConsumerCore
 from kohort.embedded.deferral import Wait
 from kohort.model.ids import TopicPartition
-from kohort.model.positions import Position
 
 if TYPE_CHECKING:
     import pyarrow as pa  # of the extra arrow
@@ -138,7 +137,7 @@ class AsyncConsumer(AsyncPositions, Generic[K, V]):
         """As `Consumer.enforce_rebalance`."""
         self._inner.enforce_rebalance(reason)
 
-    def seek(self, partition: PartitionLike, offset: int | Position) -> None:
+    def seek(self, partition: PartitionLike, offset: PositionLike) -> None:
         """As `Consumer.seek`."""
         self._inner.seek(partition, offset)
 

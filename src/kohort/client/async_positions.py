@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, TypeVar
 
 from kohort.client import arguments
-from kohort.client.arguments import AnyPartition, PartitionLike
+from kohort.client.arguments import AnyPartition, PartitionLike, PositionLike
 from kohort.client.async_driver import AsyncDriver
 from kohort.client.consumer_positions import with_none
 from kohort.client.descriptions import OffsetDescription
@@ -37,7 +37,7 @@ class AsyncPositions:
     _driver: AsyncDriver[ConsumerCore]
     _questions: LogQuestions
 
-    async def commit(self, offsets: Mapping[AnyPartition, int | Position] | None = None) -> None:
+    async def commit(self, offsets: Mapping[AnyPartition, PositionLike] | None = None) -> None:
         """Commit offsets: the next ones to read. A cancelled call does not stop the commit.
 
         Args:

@@ -13,9 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 from uuid import UUID
 
+from kohort.client.foreign_settings import OTHER_NAMES, advice
 from kohort.client.security import (
-    NOT_HERE,
-    OTHER_NAMES,
     SecuritySettings,
     check_security,
     token_source,
@@ -47,14 +46,6 @@ LONGEST_ID_BYTES: Final = MAX_STRING_BYTES - len(f"-{UUID(int=0)}")
 
 LIBRDKAFKA_RECEIVE_MAX: Final = 100_000_000
 """librdkafka's default of ``receive.message.max.bytes``; it must exceed a fetch answer."""
-
-_OTHER_NAMES: Final[Mapping[str, str]] = {
-    "metadata.broker.list": "bootstrap.servers",
-    "fetch.wait.max.ms": "fetch.max.wait.ms",
-    "fetch.message.max.bytes": "max.partition.fetch.bytes",
-    "group.remote.assignor": "partition.assignment.strategy",
-}
-"""librdkafka's name -> Kafka's, where the two differ."""
 
 _RESET_WORDS: Final[Mapping[str, str]] = {
     "smallest": "earliest",
@@ -390,18 +381,25 @@ def parse_client_settings(settings: Settings = None, /, **more: object) -> Clien
     """
     if isinstance(settings, ClientSettings):
         return settings
+    if settings is not None and not isinstance(settings, Mapping):
+        raise ConfigError(
+            f"settings is of type {type(settings).__name__}, expected a mapping of names and "
+            "values; subscribe() takes topics"
+        )
     pairs: dict[str, object] = {}
     callables: dict[str, Any] = {}
     for given, value in [*(settings or {}).items(), *more.items()]:
         name = dotted(attribute(given))
-        name = _OTHER_NAMES.get(name) or OTHER_NAMES.get(name, name)
+        name = OTHER_NAMES.get(name, name)
         if name in pairs or name in callables:
             raise ConfigError(f"{name} is given twice")
-        if name in NOT_HERE:
-            raise ConfigError(f"{name} is not a setting here: {NOT_HERE[name]}")
+        if value is None:
+            continue
+        if (instead := advice(name)) is not None:
+            raise ConfigError(f"{name} is not a setting here: {instead}")
         if name in _FUNCTIONS:
             callables[name] = _function(name, value)
-        elif value is not None:
+        else:
             pairs[name] = _normal(name, value)
     # Functions first: other settings are checked together with them.
     functions = {attribute(name): call for name, call in callables.items()}
@@ -448,7 +446,8 @@ def _normal(name: str, value: object) -> object:
     else:
         words = list(value)
     if name == "partition.assignment.strategy":
-        return ",".join(_assignor(part) for word in words for part in str(word).split(","))
+        texts = [str(getattr(word, "name", word)) for word in words]  # classes of kafka-python
+        return ",".join(_assignor(part) for text in texts for part in text.split(","))
     if name == "bootstrap.servers":
         return ",".join(str(word).strip() for word in words)
     if name in ("kohort.max.moves.per.round", "scheduled.rebalance.max.delay.ms"):
@@ -461,11 +460,12 @@ def _normal(name: str, value: object) -> object:
 
 
 def _assignor(name: str) -> str:
+    """The wire name of an assignor, from the name or from the name of its Java class."""
     bare = name.strip().rpartition(".")[2]
     return _JAVA_ASSIGNORS.get(bare, name.strip())
 
 
-def _function(name: str, value: object) -> Callable[..., Any] | None:
-    if value is None or callable(value):
+def _function(name: str, value: object) -> Callable[..., Any]:
+    if callable(value):
         return value
     raise ConfigError(f"{name} is {value!r}, expected {_FUNCTIONS[name]}")

@@ -16,7 +16,7 @@ from typing import Final, TypeVar
 from confluent_kafka import Message
 
 from kohort.client import arguments
-from kohort.client.arguments import AnyPartition, PartitionLike
+from kohort.client.arguments import AnyPartition, PartitionLike, PositionLike
 from kohort.client.async_commits import CommitCallback
 from kohort.client.config import ClientSettings
 from kohort.client.descriptions import OffsetDescription
@@ -102,7 +102,7 @@ class ConsumerPositions:
                     raise RequestTimedOut(f"the start of {wanted} is not known in time")
                 time.sleep(BUSY_WAIT_S)
 
-    def seek(self, partition: PartitionLike, offset: int | Position) -> None:
+    def seek(self, partition: PartitionLike, offset: PositionLike) -> None:
         """Go on reading an assigned partition at ``offset``, or at a position of ``committed``.
 
         Raises:
@@ -115,7 +115,7 @@ class ConsumerPositions:
 
     def commit(
         self,
-        offsets: Mapping[AnyPartition, int | Position] | None = None,
+        offsets: Mapping[AnyPartition, PositionLike] | None = None,
         *,
         asynchronous: bool = False,
         callback: CommitCallback | None = None,

@@ -114,7 +114,10 @@ def listener_of(
     if functions != Callbacks():
         raise WrongUse("give a listener or functions, not both")
     if not isinstance(listener, RebalanceListener):
-        raise TypeError(f"listener is {listener!r}, expected a RebalanceListener")
+        raise TypeError(
+            f"listener is {listener!r}, expected a RebalanceListener of kohort.client.listeners: "
+            "each method takes the consumer and the partitions"
+        )
     return listener
 
 

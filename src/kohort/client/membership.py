@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Generic, Self
 
 from kohort.client import arguments
-from kohort.client.arguments import AnyPartition, PartitionLike
+from kohort.client.arguments import AnyPartition, PartitionLike, PositionLike
 from kohort.client.client_loop import monotonic_now
 from kohort.client.config import ClientSettings, parse_client_settings
 from kohort.client.driver_thread import DriverThread, group_id_of, member_engine, protocol_of
@@ -41,7 +41,6 @@ from kohort.member.events import Polled, RequestRejoin
 from kohort.member.states import MemberState
 from kohort.model.ids import NO_GENERATION, GenerationId, TopicPartition
 from kohort.model.instants import MICROS_PER_MILLI, Instant
-from kohort.model.positions import Position
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -358,7 +357,7 @@ class GroupMembership(Membership[TopicPartition]):
         settings = parse_client_settings(settings, **more)
         super().__init__(topics, settings, protocol_of(settings))
 
-    def commit(self, offsets: Mapping[AnyPartition, int | Position]) -> None:
+    def commit(self, offsets: Mapping[AnyPartition, PositionLike]) -> None:
         """Commit next offsets, fenced by generation and member id.
 
         Raises:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ssl
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -25,30 +25,6 @@ from kohort.wire.client_connection import Login
 PLAIN: Final = "PLAIN"
 OAUTHBEARER: Final = "OAUTHBEARER"
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-
-OTHER_NAMES: Final[Mapping[str, str]] = {
-    "sasl.mechanisms": "sasl.mechanism",
-    "ssl.truststore.certificates": "ssl.ca.pem",
-    "ssl.keystore.certificate.chain": "ssl.certificate.pem",
-    "ssl.keystore.key": "ssl.key.pem",
-    "sasl.oauthbearer.client.credentials.client.id": "sasl.oauthbearer.client.id",
-    "sasl.oauthbearer.client.credentials.client.secret": "sasl.oauthbearer.client.secret",
-}
-"""librdkafka's or the Java client's name -> kohort's, where they differ."""
-
-NOT_HERE: Final[Mapping[str, str]] = {
-    "sasl.jaas.config": "give sasl.username and sasl.password",
-    "ssl.truststore.location": "give the certificates as PEM: ssl.ca.location",
-    "ssl.truststore.password": "give the certificates as PEM: ssl.ca.location",
-    "ssl.truststore.type": "certificates are always PEM: ssl.ca.location",
-    "ssl.keystore.location": "give PEM files: ssl.certificate.location and ssl.key.location",
-    "ssl.keystore.password": "give PEM files: ssl.key.location and ssl.key.password",
-    "ssl.keystore.type": "certificates are always PEM: ssl.certificate.location",
-    "sasl.kerberos.service.name": "GSSAPI (Kerberos) is not supported",
-    "sasl.login.callback.handler.class": "give a function: oauth_cb",
-    "sasl.client.callback.handler.class": "give a function: oauth_cb",
-}
-"""Settings of other clients that kohort expects in another form."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
