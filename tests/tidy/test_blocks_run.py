@@ -147,7 +147,6 @@ def test_the_readmes_consumer(kohort_broker: EmbeddedBroker, terminals: Terminal
     ("page", "part"),
     [
         (RESTART, '"kohort.member.identity": '),
-        (RESTART, "consumer.drain()"),
         (HANDOVER, "report_warm"),
     ],
 )
@@ -164,7 +163,6 @@ def test_a_consumer_of_the_pages_about_restarts_and_handover(
 @pytest.mark.parametrize(
     ("part", "said"),
     [
-        ("ResourceGroup(", r"crawl \['shard-0', "),
         ("LeaderElection(", r"leading with token \d+\n"),
         ("Worker(", r"start clicks-to-s3\nstart clicks-to-s3-0\n"),
     ],
@@ -176,6 +174,36 @@ def test_a_block_of_the_page_about_resources(
         at(block_with(SHARE, part), kohort_broker.bootstrap_servers)
     )
     assert re.match(said, terminals.run("page", sys.executable, "page.py"))
+
+
+@pytest.mark.parametrize(
+    ("page", "part", "begins", "ends"),
+    [
+        (RESTART, "consumer.drain()", "b'one'\n", ""),
+        (SHARE, "ResourceGroup(", "crawl ['shard-0', ", "stop ['shard-0', "),
+    ],
+)
+def test_a_program_that_ends_at_sigterm(
+    kohort_broker: EmbeddedBroker,
+    terminals: Terminals,
+    page: str,
+    part: str,
+    *,
+    begins: str,
+    ends: str,
+) -> None:
+    address = kohort_broker.bootstrap_servers
+    with Admin(bootstrap_servers=address) as admin:
+        admin.create_topic("orders", 1)
+    process = terminals.python("page", at(block_with(page, part), address))
+    deadline = time.monotonic() + PATIENCE_S
+    while not terminals.said("page").startswith(begins):
+        assert time.monotonic() < deadline, terminals.said("page")
+        put(address, "orders", b"one")  # a consumer reads what comes after it has joined
+        time.sleep(0.2)
+    process.terminate()
+    assert process.wait(PATIENCE_S) == 0, terminals.said("page")
+    assert ends in terminals.said("page")
 
 
 def test_the_program_that_counts_words(kohort_broker: EmbeddedBroker, terminals: Terminals) -> None:

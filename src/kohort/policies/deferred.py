@@ -104,6 +104,11 @@ class Resolution:
         """Whether nothing waits and no move is postponed: Design I."""
         return not self.most_wait_ms and self.most_moves is None and not self.stateful
 
+    @property
+    def announces(self) -> bool:
+        """Whether assignments name released partitions, so that members expect another round."""
+        return bool(self.most_wait_ms) or self.most_moves is not None
+
     def most_moves_of(self, partitions: int) -> int | None:
         """The limit in a group with this number of partitions; None without one."""
         most = self.most_moves
@@ -202,7 +207,7 @@ def deferred_plan(
         partitions=plan,
         pending=Pending(
             waits=_told(waits, moment.now),
-            released=_released(spec, plan, waits) if resolution.most_wait_ms else frozenset(),
+            released=_released(spec, plan, waits) if resolution.announces else frozenset(),
             postponed=moves.waiting + ready.postponed,
         ),
         again=_again(kept, moves.waiting, ready, moment.now, resolution),
