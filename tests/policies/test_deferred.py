@@ -194,15 +194,6 @@ def test_182_two_moves_a_round_pipelined() -> None:
     assert group.moves == 6
 
 
-def test_a_limit_of_moves_announces_the_round_that_follows() -> None:
-    group = Group("a b", Resolution(most_moves=2))
-    group.join("c")
-    assert group.round()
-    assert group.last is not None
-    assert group.last.pending.released == group.idle != set(), "members look for the next round"
-    assert group.settle().pending == NOTHING
-
-
 def test_183_an_interval_between_the_rounds_and_a_loss_in_between() -> None:
     thirty = Resolution(most_moves=2, moves_interval_ms=Millis(30_000))
     group = Group("a b", thirty, t=20)

@@ -7,12 +7,15 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.policies.deferred_group import Group
 from tests.policies.groups import again, group, member, partitions, shown
 from tests.policies.measures import moves, squared_load, unassigned, violations
 from tests.policies.test_properties import GROUPS
 
+from kohort.embedded.deferral import NOTHING
 from kohort.model.ids import MemberId
 from kohort.policies.claims import claimants, valid_claims
+from kohort.policies.deferred import Resolution
 from kohort.policies.pacing import paced
 from kohort.policies.spec import GroupAssignment, GroupSpec
 from kohort.policies.sticky import sticky_plan
@@ -133,3 +136,12 @@ def test_the_order_of_members_in_the_map_changes_nothing(spec: GroupSpec, most_m
         paced(spec, sticky_plan(spec), most_moves).target
         == paced(turned, sticky_plan(turned), most_moves).target
     )
+
+
+def test_a_limit_of_moves_announces_the_round_that_follows() -> None:
+    group = Group("a b", Resolution(most_moves=2))
+    group.join("c")
+    assert group.round()
+    assert group.last is not None
+    assert group.last.pending.released == group.idle != set(), "members look for the next round"
+    assert group.settle().pending == NOTHING
