@@ -383,17 +383,26 @@ def test_facts_without_a_line_in_kafka_are_not_logged_as_if_they_had_one(
     assert caplog.records == []
 
 
-def test_a_kind_of_fact_is_wanted_exactly_if_writing_it_logs_a_line(
+def test_a_fact_is_wanted_exactly_if_writing_it_logs_a_line(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     log = GroupLog(lambda _group: 1, 50)
     silent = facts.OffsetsCommitted(GROUP, MEMBER, ONE, ())
     worded = rebalance(RebalanceCause.MEMBER_EXPIRED)
-    for level, heard in ((logging.INFO, [worded]), (logging.DEBUG, [silent, worded])):
+    assigned, unassigned = (
+        facts.AssignmentDelivered(group_id=GROUP, generation_id=ONE, member_id=MEMBER, size=size)
+        for size in (9, 0)
+    )
+    for level, heard in (
+        (logging.ERROR, []),
+        (logging.WARNING, [unassigned]),
+        (logging.INFO, [worded, unassigned]),
+        (logging.DEBUG, [silent, worded, assigned, unassigned]),
+    ):
         caplog.set_level(level)
         caplog.clear()
-        for fact in (silent, worded):
-            assert log.hears(type(fact)) == (fact in heard)
+        for fact in (silent, worded, assigned, unassigned):
+            assert log.hears(fact) == (fact in heard)
             log.write(fact)
         assert len(caplog.records) == len(heard)
 

@@ -200,9 +200,12 @@ class BrokerLoop:
             # Usually a commit: its answer leaves when it is on disk.
             self._journal.write(output)
             self._settle_soon()
-        else:
+        elif outputs:
             self._turn(outputs)
-        if not session.held and not self._engine.wants_data(session.conn):
+        else:
+            # Usually a JoinGroup or a SyncGroup that waits.
+            self._settle_soon()
+        if not session.held and not session.line.wants_data:
             session.hold(True)
 
     def _put_off_for(self, session: Session, data: memoryview) -> None:
@@ -232,7 +235,7 @@ class BrokerLoop:
         if self._engine.has_more:
             self._turn(self._engine.go_on(now))
         ends = now + TURN_MICROS
-        while self._put_off and monotonic_now() <= ends:
+        while self._put_off and self._last_seen <= ends:
             self._serve_put_off()
         if self._put_off or self._engine.has_more:
             self._go_on_soon()

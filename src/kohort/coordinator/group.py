@@ -187,7 +187,7 @@ class Group:
         if protocol_type != self.protocol_type:
             return False
         counts, everybody = self.protocol_counts, len(self.members)
-        return any(counts.get(p.name, 0) == everybody for p in protocols)
+        return any([counts.get(p.name, 0) == everybody for p in protocols])
 
     def candidates(self) -> frozenset[ProtocolName]:
         """Protocols that every member supports."""
@@ -321,10 +321,11 @@ class Group:
 
     def change_protocols(self, member: Member, protocols: tuple[JoinProtocol, ...]) -> None:
         """Replace the protocols of a member."""
-        weight = largest(protocols) - largest(member.protocols)
-        self._count(member.protocols, -1)
-        member.protocols = protocols
-        self._count(protocols, 1)
+        former, member.protocols = member.protocols, protocols
+        weight = largest(protocols) - largest(former)
+        if [name for name, _ in former] != [name for name, _ in protocols]:
+            self._count(former, -1)
+            self._count(protocols, 1)
         self.weight += weight
         member.weight += weight
 

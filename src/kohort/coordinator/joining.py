@@ -51,6 +51,9 @@ from kohort.model.ids import (
 _RECORD_OVERHEAD = 1_024
 """Bytes of the group's own numbers and lengths, and of the batch around its record."""
 
+_MOST_OWN_TEXTS = 4 * LONGEST_TEXT
+"""Limit for ``_own_texts``."""
+
 _MADE_ID_BYTES = 37
 """Bytes that a member id adds to the client or instance id before it: "-" and a UUID."""
 
@@ -99,7 +102,7 @@ def join(registry: Registry, event: JoinGroup) -> None:
             _refuse(registry, event, ErrorCode.UNKNOWN_MEMBER_ID)
             return
         group = Group(group_id=event.group_id, current_state_timestamp=registry.time_of_day())
-    if not _passes_gates(registry, group, event):
+    if not _passes_gates(registry, group, event, _present_id(group, event)):
         return
     if not registry.is_live(group):
         if not registry.has_room(event.group_id):
@@ -128,8 +131,11 @@ def _request_error(registry: Registry, event: JoinGroup) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def _passes_gates(registry: Registry, group: Group, event: JoinGroup) -> bool:
-    if not _fits_size(registry, group, _present_id(group, event)):
+def _passes_gates(
+    registry: Registry, group: Group, event: JoinGroup, present_id: MemberId
+) -> bool:
+    present = group.members.get(present_id)
+    if not _fits_size(registry, group, present):
         _refuse(registry, event, ErrorCode.GROUP_MAX_SIZE_REACHED, NO_MEMBER)
         if event.member_id in group.members:
             # The maximal size was lowered while members were away: the last to return are removed.
@@ -143,10 +149,14 @@ def _passes_gates(registry: Registry, group: Group, event: JoinGroup) -> bool:
     if not group.accepts_protocols(event.protocol_type, event.protocols):
         _refuse(registry, event, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         return False
-    return _metadata_is_sound(registry, event) and _has_room_in_record(registry, group, event)
+    return _metadata_is_sound(registry, event) and _has_room_in_record(
+        registry, group, event, present
+    )
 
 
-def _has_room_in_record(registry: Registry, group: Group, event: JoinGroup) -> bool:
+def _has_room_in_record(
+    registry: Registry, group: Group, event: JoinGroup, present: Member | None
+) -> bool:
     """Refuse a join that would make the group's record too large once it has assignments.
 
     Kafka notices this when the leader syncs, sends an error to all members and starts over, for
@@ -160,9 +170,8 @@ def _has_room_in_record(registry: Registry, group: Group, event: JoinGroup) -> b
             registry, event, "kohort.max.metadata.bytes", config.max_metadata_bytes, offered
         )
         return False
-    present = group.members.get(_present_id(group, event))
     count = len(group.members)
-    size = _RECORD_OVERHEAD + _own_texts(group, event) + group.weight
+    size = _RECORD_OVERHEAD + group.weight
     if present is not None:
         size += largest(event.protocols) - largest(present.protocols)
     else:
@@ -176,6 +185,9 @@ def _has_room_in_record(registry: Registry, group: Group, event: JoinGroup) -> b
         )
     size += count * config.assignment_budget_bytes
     setting, limit = config.join_bound
+    if size + _MOST_OWN_TEXTS <= limit:
+        return True  # nearly always: no need to measure the texts
+    size += _own_texts(group, event)
     if size > limit:
         _refuse_size(registry, event, setting, limit, size)
         return False
@@ -207,8 +219,10 @@ def _metadata_is_sound(registry: Registry, event: JoinGroup) -> bool:
     """Refuse subscriptions that cannot be read: in Kafka one of them blocks the whole group."""
     if event.protocol_type != CONSUMER:
         return True
-    damaged = next((p for p in event.protocols if is_damaged(p.metadata)), None)
-    if damaged is None:
+    for damaged in event.protocols:
+        if is_damaged(damaged.metadata):
+            break
+    else:
         return True
     registry.observe(
         DamagedMetadataRefused(
@@ -234,18 +248,17 @@ def _present_id(group: Group, event: JoinGroup) -> MemberId:
     return group.static_members.get(event.group_instance_id, NO_MEMBER)
 
 
-def _fits_size(registry: Registry, group: Group, member_id: MemberId) -> bool:
+def _fits_size(registry: Registry, group: Group, member: Member | None) -> bool:
     """The check of the maximal size. Handed-out ids do not count."""
     limit = registry.config.max_size
-    member = group.members.get(member_id)
     match group.state:
-        case GroupState.EMPTY | GroupState.DEAD:
-            return True
         case GroupState.PREPARING_REBALANCE:
             parked = member is not None and member.parked_join is not None
             return parked or group.parked_joins < limit
         case GroupState.COMPLETING_REBALANCE | GroupState.STABLE:
             return member is not None or len(group.members) < limit
+        case GroupState.EMPTY | GroupState.DEAD:
+            return True
 
 
 def _create(registry: Registry, group: Group) -> None:

@@ -152,7 +152,7 @@ def topics_of(metadata: bytes) -> frozenset[str] | None:
     if names is None:
         return None
     try:
-        return frozenset(name.decode() for name in names)
+        return frozenset([name.decode() for name in names])
     except UnicodeDecodeError:
         return None
 

@@ -111,7 +111,7 @@ class CoordinatorEngine:
         topics: gives the ids of topics; by default topics have none.
         apis: the served APIs; requests that are not the coordinator's come out as ``Handle``.
         limits: bounds on the memory that one client can fill.
-        hears: whether anybody listens to facts of a kind; other facts are not put out.
+        hears: whether anybody listens to a fact; other facts are not put out.
         answers_at_once: most answers of one step; while ``has_more``, the shell gets the others
             with ``go_on``. By default all of them.
 
@@ -135,7 +135,7 @@ class CoordinatorEngine:
         topics: TopicIds | None = None,
         apis: Iterable[Api] = APIS,
         limits: ServerLimits | None = None,
-        hears: Callable[[type], bool] = lambda _kind: True,
+        hears: Callable[[Fact], bool] = lambda _fact: True,
         answers_at_once: int = sys.maxsize,
     ) -> None:
         self._config = config
@@ -428,7 +428,7 @@ class CoordinatorEngine:
                     topic_ids.put_ids(response, self._by_id.pop(effect.token), self._topics)
                 self._answer(known, effect.token, response)
             elif type(effect) is Observe:
-                if self._hears(type(effect.fact)):
+                if self._hears(effect.fact):
                     self._outputs.append(_make(Observed, (effect.fact, now, self._wall(now))))
             elif type(effect) is Append:
                 self._append(effect, now)

@@ -100,9 +100,12 @@ class GroupLog:
         self._unlogged: dict[str, int] = {}
         """For each of these settings: the refusals without a line since the last line."""
 
-    def hears(self, kind: type) -> bool:
-        """Whether facts of this kind lead to a line, with the present levels of the loggers."""
-        return kind in _LINES or _own.isEnabledFor(logging.DEBUG)
+    def hears(self, fact: facts.Fact) -> bool:
+        """Whether this fact leads to a line, with the present levels of the loggers."""
+        line = _LINES.get(type(fact))
+        if line is None or _without_line(fact):
+            return _own.isEnabledFor(logging.DEBUG)
+        return self._loggers[line.source].isEnabledFor(line.level)
 
     def write(self, fact: facts.Fact) -> None:
         """Log a fact, if there is a line for it. Refusals by one limit get one line a second."""
