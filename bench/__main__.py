@@ -24,7 +24,7 @@ from kohort.testing.real_kafka import RealKafka
 
 ROOT = Path(__file__).parent.parent
 ORDER = ("codec", "assignors", "coordinator", "lab", "connectors", "startup", "consume", "pipeline")
-ALONE = ("drawing", "gap", "heartbeat", "memory", "worker_start")
+ALONE = ("codepath", "drawing", "gap", "heartbeat", "memory", "worker_start")
 """Run only if they are named."""
 
 BESIDE = ("coordinator", "heartbeat", "consume", "gap", "memory")

@@ -53,22 +53,27 @@ class Transport:
         self.answer = b""
 
     def write(self, data: bytes) -> None:
+        """Keep an answer."""
         self.answer = data
         self._answered()
 
     def get_extra_info(self, _name: str) -> tuple[str, int]:
+        """The address of the client."""
         return "127.0.0.1", 0
 
     def set_write_buffer_limits(self, high: int) -> None:
         """Nothing is buffered."""
 
     def get_write_buffer_size(self) -> int:
+        """Nothing is buffered."""
         return 0
 
     def is_closing(self) -> bool:
+        """The connection is open."""
         return False
 
     def close(self) -> None:
+        """Tell the session that the connection is gone."""
         self.lost(None)
 
 
@@ -122,7 +127,9 @@ class Seats:
         self.ids = [frames.texts_of_join(answer)[2] for answer in answers]
         self._rounds = 0
         self._joins = [[self._join(member, v) for member in self.ids] for v in (0, 1)]
-        plan = {m: struct.pack(">i", n) + bytes(ASSIGNMENT_BYTES - 4) for n, m in enumerate(self.ids)}
+        plan = {
+            m: struct.pack(">i", n) + bytes(ASSIGNMENT_BYTES - 4) for n, m in enumerate(self.ids)
+        }
         self._assigned = [frames.synced(assignment) for assignment in plan.values()]
         answers = await self.ask(self._joins[0])
         self._syncs = [

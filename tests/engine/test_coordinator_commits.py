@@ -435,7 +435,7 @@ def test_commits_of_a_client_without_repetition_are_kept_ever_more_rarely(
 
 
 def test_a_fact_without_a_listener_is_not_reported() -> None:
-    life, quiet = Bench(), Bench(hears=lambda kind: kind is not OffsetsCommitted)
+    life, quiet = Bench(), Bench(hears=lambda fact: type(fact) is not OffsetsCommitted)
     for bench in (life, quiet):
         client, member_id = stable(bench, OffsetCommit=9)
         assert [commit(client, member_id, offset) for offset in range(3)] == [ErrorCode.NONE] * 3

@@ -187,7 +187,7 @@ class Group:
         if protocol_type != self.protocol_type:
             return False
         counts, everybody = self.protocol_counts, len(self.members)
-        return any([counts.get(p.name, 0) == everybody for p in protocols])
+        return any(counts.get(p.name, 0) == everybody for p in protocols)
 
     def candidates(self) -> frozenset[ProtocolName]:
         """Protocols that every member supports."""

@@ -76,7 +76,7 @@ class ErrorAnswer(Answer):
 # -- JoinGroup -------------------------------------------------------------------------------------
 
 
-@value(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=False)
 class JoinGroup(GroupRequest):
     """A client asks to be in the next generation. ``member_id`` is empty in its first request.
 
@@ -100,7 +100,7 @@ class JoinGroup(GroupRequest):
     """The client, if it leads and comes back, may be told to skip the assignment (KIP-814)."""
 
 
-@value(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=False)
 class JoinAnswer(ErrorAnswer):
     """Answer to JoinGroup; only the leader's answer has ``members``."""
 
@@ -116,7 +116,7 @@ class JoinAnswer(ErrorAnswer):
 # -- SyncGroup -------------------------------------------------------------------------------------
 
 
-@value(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=False)
 class SyncGroup(MemberRequest):
     """A member asks for its assignment; the leader sends the assignments of all members."""
 
@@ -128,7 +128,7 @@ class SyncGroup(MemberRequest):
     assignments: tuple[tuple[MemberId, bytes], ...]
 
 
-@value(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=False)
 class SyncAnswer(ErrorAnswer):
     """Answer to SyncGroup. No error and no bytes is a legal assignment: no partitions."""
 

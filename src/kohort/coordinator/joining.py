@@ -131,9 +131,7 @@ def _request_error(registry: Registry, event: JoinGroup) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def _passes_gates(
-    registry: Registry, group: Group, event: JoinGroup, present_id: MemberId
-) -> bool:
+def _passes_gates(registry: Registry, group: Group, event: JoinGroup, present_id: MemberId) -> bool:
     present = group.members.get(present_id)
     if not _fits_size(registry, group, present):
         _refuse(registry, event, ErrorCode.GROUP_MAX_SIZE_REACHED, NO_MEMBER)

@@ -95,7 +95,7 @@ class MemberAdded(Fact):
     rebalance_timeout_ms: int
 
 
-@value(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=False)
 class MemberRejoined(Fact):
     """The JoinGroup of a member was parked in the present join phase."""
 
@@ -230,7 +230,7 @@ class GroupStabilized(GenerationFact):
     assignments: tuple[tuple[MemberId, bytes], ...]
 
 
-@value(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=False)
 class AssignmentDelivered(GenerationFact):
     """A member got its assignment of ``size`` bytes in a successful SyncGroup answer."""
 

@@ -8,15 +8,15 @@ construct. ``value`` replaces ``dataclass``: mypy treats it as ``dataclass`` and
 assignments; at run time the class has the same fields, equality, hash and slots, but assignments
 work. docs/adr/0029 has the numbers.
 
-Values are made with keywords. A few, which every commit makes, may also be made by position
-(``kw_only=False``), which costs less than half.
+Values are made with keywords. A few, which every commit or each member of a rebalance makes, may
+also be made by position (``kw_only=False``), which costs less than half.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 if TYPE_CHECKING:
     from dataclasses import dataclass as value
@@ -40,19 +40,20 @@ _SHARED: Final = 1_024
 """Limit for the shared texts, bytes and numbers, because clients choose them."""
 
 Plain = TypeVar("Plain", bound="str | int | bytes")
+Maker = TypeVar("Maker", bound=Callable[..., Any])
 
 
+def _lasting(maker: Maker) -> Maker:
+    """The function with a bounded cache, under its own type: a function around it would cost."""
+    return cast("Maker", lru_cache(_SHARED, typed=True)(maker))
+
+
+@_lasting
 def shared(plain: Plain) -> Plain:
     """An object equal to ``plain`` that thousands of members share.
 
     Two requests with equal content bring two objects, and each member would keep its own.
     """
-    one: Plain = _shared(plain)
-    return one
-
-
-@lru_cache(_SHARED, typed=True)
-def _shared(plain: Any) -> Any:
     return plain
 
 

@@ -191,6 +191,9 @@ class ServerConnection:
         if self._closed:
             raise ProtocolError(self._closed)
         frames = self._splitter.feed(data)
+        if not frames:
+            self.is_idle = not (self._pending or self._splitter.buffered)
+            return []
         pending = self._pending
         if len(frames) + len(pending) > self._limits.max_unanswered:
             raise ProtocolError(
@@ -203,7 +206,7 @@ class ServerConnection:
             token = self._next_token()
             pending[token] = slot
             received.append(_make(Received, (token, header, request)))
-        self.is_idle = not (pending or self._splitter.buffered)
+        self.is_idle = False
         return received
 
     def receive_known(self, header: RequestHeader, correlation_id: int) -> Token:
