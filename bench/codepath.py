@@ -1,9 +1,9 @@
 """Measures the CPU of the broker's own code for a rebalance and for commits, without sockets.
 
 The broker runs in this process, with its loop, its log and its syncs. Its sessions have transports
-that keep the answers, so no request passes the system's network. What remains is the cost that
-kohort's code decides; ``bench.coordinator`` measures the same work with sockets. The load is the
-copy of each frame into the broker's buffer and the comparison of each answer, about 1 µs.
+that keep the answers, so no request passes the system's network. The measured CPU is that of
+kohort's own code; ``bench.coordinator`` measures the same work with sockets. The load is the copy
+of each frame into the broker's buffer and the comparison of each answer, about 1 µs.
 
 CPU is the time of all threads of the process. The best round counts beside the median: other work
 on the same cores makes rounds dearer, never cheaper.
