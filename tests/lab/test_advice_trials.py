@@ -5,12 +5,15 @@ from __future__ import annotations
 import pytest
 
 from kohort.explain.tried_advice import TRIED
-from kohort.lab.advice_trials import TRIALS, sentence
+from kohort.lab.advice_trials import TRIALS, sentence, tried
 
 
 @pytest.mark.parametrize("name", TRIALS)
 def test_the_effect_that_a_finding_tells_is_that_of_the_lab(name: str) -> None:
-    assert TRIED[name] == sentence(name)
+    before, after = tried(name)
+    assert TRIED[name] == sentence(name, before, after)
+    lowered = TRIALS[name].lowers
+    assert getattr(after, lowered) < getattr(before, lowered), "the advice helps"
 
 
 def test_every_tried_finding_has_a_trial() -> None:

@@ -83,19 +83,28 @@ class Explainer:
             return
         match item:
             case Settled():
-                self._records(item.group, item.home).settled(item)
+                self._settled(item)
             case Committed():
-                self._records(item.group, item.home).committed(item)
-                if self._commits is not None:
-                    self._keep_commit(item, self._commits)
-                if item.topic_id:
-                    self._topics[item.topic_id] = item.partition.topic
+                self._committed(item)
             case Bumped() | ServerMember() | Reconciled():
                 self._server(item)
             case Handed():
                 self._handed(item)
             case Timed():
-                pass  # for the evidence of a what-if
+                self._timed(item.group, item.name, item.seconds)
+
+    def _settled(self, item: Settled) -> None:
+        self._records(item.group, item.home).settled(item)
+        for member in item.members:
+            if member.rebalance_s is not None:
+                self._timed(item.group, "rebalance timeout", member.rebalance_s)
+
+    def _committed(self, item: Committed) -> None:
+        self._records(item.group, item.home).committed(item)
+        if self._commits is not None:
+            self._keep_commit(item, self._commits)
+        if item.topic_id:
+            self._topics[item.topic_id] = item.partition.topic
 
     def _keep_commit(self, item: Committed, kept: dict[tuple[str, int | None], Commits]) -> None:
         key = item.group, item.home
@@ -130,6 +139,11 @@ class Explainer:
             self.refused += 1
         else:
             story.feed(event)
+
+    def _timed(self, group: str, name: str, seconds: float) -> None:
+        latest = self._latest.get(group)
+        if latest is not None:
+            latest.timed(name, seconds)
 
     def _handed(self, handed: Handed) -> None:
         latest = self._latest.get(handed.group)

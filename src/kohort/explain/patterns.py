@@ -35,6 +35,15 @@ from kohort.explain.member_patterns import (
     wrong_use,
 )
 from kohort.explain.normal_patterns import normal_life
+from kohort.explain.settings_patterns import (
+    late_polls,
+    only_expire,
+    pod_names,
+    rare_heartbeats,
+    session_refused,
+    short_delay,
+    short_lives,
+)
 from kohort.explain.stories import Story
 
 _RULES: Final[tuple[Callable[[Story], Iterator[Finding]], ...]] = (
@@ -45,7 +54,14 @@ _RULES: Final[tuple[Callable[[Story], Iterator[Finding]], ...]] = (
     expiry,
     short_session,
     crash_loop,
+    pod_names,
+    only_expire,
     restarts,
+    short_delay,
+    short_lives,
+    session_refused,
+    rare_heartbeats,
+    late_polls,
     leader,
     storing,
     failed_joins,

@@ -137,6 +137,21 @@ def _between(first: float | None, last: float | None) -> float | None:
 
 
 @dataclass(slots=True)
+class Times:
+    """How long a part of the members' work took, or how long it may take. In seconds."""
+
+    least: float
+    most: float
+    total: float = 0.0
+    count: int = 0
+
+    @property
+    def mean(self) -> float:
+        """The mean; 0 if there is none."""
+        return self.total / self.count if self.count else 0.0
+
+
+@dataclass(slots=True)
 class Listing:
     """The group at the moments at which ``kafka-consumer-groups`` listed it."""
 
@@ -196,6 +211,9 @@ class Story:
     returned: Counter[str] = field(default_factory=Counter)
     """New members with a client id of a member that had left, by client id."""
     owned: list[Owned] = field(default_factory=list)
+    times: dict[str, Times] = field(default_factory=dict)
+    """By the name of the work: poll, heartbeat, commit; by that of a limit: session, rebalance
+    timeout."""
     lags: list[tuple[float, int]] = field(default_factory=list)
     """The lag of the group at some times, if a cluster told the ends of the logs."""
     ownership: Ownership = field(default_factory=Ownership)
@@ -243,6 +261,14 @@ class Story:
                 self.listing.feed(event)
             case _:
                 self._feed_client(event)
+
+    def timed(self, name: str, seconds: float) -> None:
+        """A part of a member's work took so long, or may take so long."""
+        found = self.times.get(name)
+        if found is None:
+            found = self.times[name] = Times(seconds, seconds)
+        found.least, found.most = min(found.least, seconds), max(found.most, seconds)
+        found.total, found.count = found.total + seconds, found.count + 1
 
     def finish(self) -> None:
         """The logs end."""

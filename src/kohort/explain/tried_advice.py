@@ -36,5 +36,43 @@ TRIED: Final = {
         " 1 rebalances, 1215 dead partition-seconds, longest gap 106 s; with consumers "
         "that are closed: 6 rebalances, 143 dead partition-seconds, longest gap 5 s"
     ),
+    "members do not leave": (
+        "in the lab (3 members, 12 partitions, eager; each process is killed in turn and "
+        "back after 3 s) 3 rebalances, 1498 dead partition-seconds, longest gap 46 s; "
+        "with consumers that are closed: 5 rebalances, 127 dead partition-seconds, "
+        "longest gap 6 s"
+    ),
+    "instance id of a Deployment's pod": (
+        "in the lab (3 members, 12 partitions, eager; a static member ends, and a new id "
+        "comes in its place after 3 s) 1 rebalances, 517 dead partition-seconds, longest "
+        "gap 46 s; with the same group.instance.id again: 0 rebalances, 16 dead "
+        "partition-seconds, longest gap 4 s"
+    ),
+    "initial delay too short": (
+        "in the lab (3 members, 12 partitions, eager; three processes start 2 s apart, "
+        "without an initial delay) 2 rebalances, 30 dead partition-seconds, longest gap 2"
+        " s; with 10 s: 1 rebalances, 252 dead partition-seconds, longest gap 21 s"
+    ),
+    "members come and go": (
+        "in the lab (3 members, 12 partitions, eager; three times a member comes for half"
+        " a minute) 6 rebalances, 133 dead partition-seconds, longest gap 5 s; with one "
+        "that stays: 1 rebalances, 18 dead partition-seconds, longest gap 2 s"
+    ),
+    "heartbeats too rare": (
+        "in the lab (3 members, 12 partitions, eager; one pause of 8 s, a session of 10 "
+        "s, a heartbeat each 9 s) 1 rebalances, 81 dead partition-seconds, longest gap 8 "
+        "s; with 3 s: 0 rebalances, 32 dead partition-seconds, longest gap 8 s"
+    ),
+    "polls near the limit": (
+        "in the lab (3 members, 12 partitions, eager; one batch of 65 s where "
+        "max.poll.interval.ms is 60 s) 2 rebalances, 37 dead partition-seconds, longest "
+        "gap 2 s; with 120 s: 0 rebalances, 0 dead partition-seconds, longest gap 0 s"
+    ),
+    "members removed": (
+        "in the lab (3 members, 12 partitions, eager; one restart while another member "
+        "does not poll for 70 s, where max.poll.interval.ms is 60 s) 2 rebalances, 501 "
+        "dead partition-seconds, longest gap 61 s; with a batch of 2 s: 2 rebalances, 56 "
+        "dead partition-seconds, longest gap 5 s"
+    ),
 }
 """By the names of findings; a finding without an entry has advice that is no setting."""

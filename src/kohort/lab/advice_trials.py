@@ -47,11 +47,15 @@ class Trial:
     advice: str
     before: Deployment
     change: Change = _UNCHANGED
+    lowers: str = "unavailable_ms"
+    """The number of `Metrics` that the advice lowers."""
     after: tuple[Incident, ...] = ()
     """The events with the advice, if it changes the events and not the settings."""
 
 
-def _group(*incidents: Incident, **figures: float) -> Deployment:
+def _group(
+    *incidents: Incident, later: tuple[str, ...] = (), begins: bool = False, **figures: float
+) -> Deployment:
     values = {**_FIGURES, **{name.replace("_", "."): value for name, value in figures.items()}}
     return Deployment(
         group="tried",
@@ -60,18 +64,24 @@ def _group(*incidents: Incident, **figures: float) -> Deployment:
             for name, value in values.items()
         },
         pods=_PODS,
-        later=(),
+        later=later,
         topics=(("t", 12),),
         incidents=incidents,
+        begins=begins,
     )
 
 
-def _one(what: What, for_s: float, at: float = 0.0, pod: str = "b") -> Incident:
+def _one(what: What, for_s: float | None, at: float = 0.0, pod: str = "b") -> Incident:
     return Incident(what=what, at=at, pod=pod, for_s=for_s)
 
 
 def _crashes(what: What) -> tuple[Incident, ...]:
     return tuple(_one(what, 5.0, at=30.0 * number) for number in range(3))
+
+
+def _brief(pod: str, at: float) -> tuple[Incident, Incident]:
+    """A member that comes, and leaves in order after half a minute."""
+    return _one(What.STARTED, None, at, pod), _one(What.STOPPED, None, at + 30, pod)
 
 
 def _slower(**settings: str) -> Change:
@@ -91,6 +101,7 @@ TRIALS: Final = {
         advice="45 s",
         before=_group(_one(What.PAUSED, 12.0), session_timeout_ms=10_000),
         change=_slower(session_timeout_ms="45000"),
+        lowers="rebalances",
     ),
     "deploy without static ids": Trial(
         trouble="each process restarts in turn within 3 s",
@@ -110,16 +121,82 @@ TRIALS: Final = {
         before=_group(*_crashes(What.KILLED)),
         after=_crashes(What.STOPPED),
     ),
+    "members do not leave": Trial(
+        trouble="each process is killed in turn and back after 3 s",
+        advice="consumers that are closed",
+        before=_group(*(_one(What.KILLED, 3.0, 60.0 * n, pod) for n, pod in enumerate(_PODS))),
+        after=tuple(_one(What.STOPPED, 3.0, 60.0 * n, pod) for n, pod in enumerate(_PODS)),
+    ),
+    "instance id of a Deployment's pod": Trial(
+        trouble="a static member ends, and a new id comes in its place after 3 s",
+        advice="the same group.instance.id again",
+        before=_group(
+            _one(What.KILLED, None),
+            _one(What.STARTED, None, 3.0, "d"),
+            later=("d",),
+        ),
+        change=_slower(group_instance_id="each"),
+        after=(_one(What.STOPPED, 3.0),),
+    ),
+    "initial delay too short": Trial(
+        trouble="three processes start 2 s apart, without an initial delay",
+        advice="10 s",
+        before=_group(
+            *(_one(What.STARTED, None, 2.0 * n, pod) for n, pod in enumerate(_PODS)),
+            begins=True,
+            group_initial_rebalance_delay_ms=0,
+        ),
+        change=_slower(group_initial_rebalance_delay_ms="10000"),
+        lowers="rebalances",
+    ),
+    "members come and go": Trial(
+        trouble="three times a member comes for half a minute",
+        advice="one that stays",
+        before=_group(
+            *(e for n, pod in enumerate("def") for e in _brief(pod, 60.0 * n)),
+            later=("d", "e", "f"),
+        ),
+        after=(_one(What.STARTED, None, 0.0, "d"),),
+    ),
+    "heartbeats too rare": Trial(
+        trouble="one pause of 8 s, a session of 10 s, a heartbeat each 9 s",
+        advice="3 s",
+        before=_group(
+            _one(What.PAUSED, 8.0), session_timeout_ms=10_000, heartbeat_interval_ms=9_000
+        ),
+        change=_slower(heartbeat_interval_ms="3000"),
+    ),
+    "polls near the limit": Trial(
+        trouble="one batch of 65 s where max.poll.interval.ms is 60 s",
+        advice="120 s",
+        before=_group(_one(What.SLOW, 65.0), max_poll_interval_ms=60_000),
+        change=_slower(max_poll_interval_ms="120000"),
+    ),
+    "members removed": Trial(
+        trouble="one restart while another member does not poll for 70 s, where "
+        "max.poll.interval.ms is 60 s",
+        advice="a batch of 2 s",
+        before=_group(
+            _one(What.SLOW, 70.0),
+            _one(What.STOPPED, 5.0, at=1.0, pod="c"),
+            max_poll_interval_ms=60_000,
+        ),
+        after=(_one(What.SLOW, 2.0), _one(What.STOPPED, 5.0, at=1.0, pod="c")),
+    ),
 }
 """By the names of findings."""
 
 
-def sentence(name: str) -> str:
+def tried(name: str) -> tuple[Metrics, Metrics]:
+    """The costs of the trouble, and of the same group with the advice."""
+    trial = TRIALS[name]
+    changed = replace(trial.before, incidents=trial.after or trial.before.incidents)
+    return _run(trial.before, _UNCHANGED), _run(changed, trial.change)
+
+
+def sentence(name: str, before: Metrics, after: Metrics) -> str:
     """The measured effect of the advice for this finding."""
     trial = TRIALS[name]
-    before = _run(trial.before, _UNCHANGED)
-    changed = replace(trial.before, incidents=trial.after or trial.before.incidents)
-    after = _run(changed, trial.change)
     return (
         f"in the lab (3 members, 12 partitions, eager; {trial.trouble}) {_cost(before)}; "
         f"with {trial.advice}: {_cost(after)}"
