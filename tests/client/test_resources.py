@@ -160,6 +160,16 @@ def test_a_policy_of_the_application_prepares_nothing() -> None:
         )
 
 
+@pytest.mark.parametrize("name", ["scheduled.rebalance.max.delay.ms", "kohort.max.moves.per.round"])
+def test_waits_and_limits_of_moves_beside_a_policy_are_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match="no effect with a policy of the application: leave"):
+        ResourceGroup(
+            {"group.id": "g", "bootstrap.servers": "h:1", name: 5},
+            resources=list,
+            policy=lambda _members, _names: {},
+        )
+
+
 def test_the_application_has_a_policy_of_its_own(make_crew: MakeCrew) -> None:
     """Everything goes to the oldest member."""
 

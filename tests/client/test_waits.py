@@ -96,6 +96,13 @@ def test_a_limit_of_moves_that_is_none_is_refused(text: str) -> None:
         )
 
 
+def test_an_interval_without_a_limit_of_moves_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"kohort\.moves\.interval\.ms is 5000, but .* is empty"):
+        GroupMembership(
+            ["t"], bootstrap_servers="h:1", group_id="g", kohort_moves_interval_ms=5_000
+        )
+
+
 def test_waits_need_the_cooperative_assignor() -> None:
     with pytest.raises(ConfigError, match="need cooperative-sticky"):
         GroupMembership(

@@ -266,11 +266,20 @@ class ClientSettings(SecuritySettings):
                 f"kohort.move.cost.ms is {cost}, expected both {AUTO} and a cost, or neither: only "
                 "the automatic wait weighs a wait against a move"
             )
+        most_moves, interval = (
+            _most_moves(self.kohort_max_moves_per_round),
+            self.kohort_moves_interval_ms,
+        )
+        if interval and most_moves is None:
+            raise ConfigError(
+                f"kohort.moves.interval.ms is {interval}, but kohort.max.moves.per.round is empty: "
+                "without a limit one rebalance makes all moves"
+            )
         return Resolution(
             most_wait_ms=most_wait_ms(cost) if auto else self._fixed_wait_ms,
             move_cost_ms=cost if auto else None,
-            most_moves=_most_moves(self.kohort_max_moves_per_round),
-            moves_interval_ms=Millis(self.kohort_moves_interval_ms),
+            most_moves=most_moves,
+            moves_interval_ms=Millis(interval),
         ).with_state(
             self.stateful_topics,
             Millis(self.kohort_handover_timeout_ms),

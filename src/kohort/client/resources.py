@@ -18,6 +18,7 @@ from kohort.client.identity import member_identity
 from kohort.consumer.ownership import Change, Discard, GiveUp, LoseAll, Prepare, Take
 from kohort.engine.resource_protocol import EVERY, resource_protocol
 from kohort.model.errors import ConfigError
+from kohort.policies.consumer_groups import DESIGN_ONE
 from kohort.policies.resource_groups import Policy, ResourceAssigner, Resources
 
 LOG: Final = logging.getLogger(__name__)
@@ -83,6 +84,11 @@ class ResourceGroup(CallbackMembership[str]):
         if prepares and policy is not None:
             raise ConfigError("on_prepare has no effect with a policy of the application")
         resolution = resolution_of(settings, EVERY, prepares=prepares)
+        if policy is not None and resolution != DESIGN_ONE:
+            raise ConfigError(
+                "waits and limits of moves have no effect with a policy of the application: leave "
+                "out scheduled.rebalance.max.delay.ms and kohort.max.moves.per.round"
+            )
         say, warn = (
             partial(log, "group %s: %s", settings.group_id) for log in (LOG.info, LOG.warning)
         )
