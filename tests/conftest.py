@@ -7,6 +7,7 @@ a failure.
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections.abc import Generator
@@ -50,6 +51,16 @@ def pytest_configure() -> None:
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     use_archive()
+
+
+def pytest_collection_finish() -> None:
+    """The garbage collector leaves out the modules and tests, a million objects that stay.
+
+    Without that it looks through them again and again, for a fourth of the CPU time of a run.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 50)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneSpark | None:

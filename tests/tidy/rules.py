@@ -63,11 +63,11 @@ def no_order_by_chance(source: Source) -> Iterator[str]:
         return
     in_hash = {
         id(inner)
-        for function in functions(source.tree)
+        for function in functions(source)
         if function.name == "__hash__"
         for inner in ast.walk(function)
     }
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
             continue
         if node.func.id in {"id", "open", "input"} or (
@@ -86,9 +86,9 @@ def no_set_in_the_open(source: Source) -> Iterator[str]:
     """Sets are sorted before an iteration, because their order depends on the hash seed."""
     if not source.pure:
         return
-    sets = _SetNames(source.tree)
-    forgiven = _given_to_indifferent(source.tree)
-    for node in ast.walk(source.tree):
+    sets = _SetNames(source)
+    forgiven = _given_to_indifferent(source)
+    for node in source.nodes:
         for iterated in _iterations(node):
             if id(node) not in forgiven and sets.is_set(iterated):
                 text = ast.unparse(iterated)
@@ -106,7 +106,7 @@ def module_note(source: Source) -> Iterator[str]:
 
 def short_functions(source: Source) -> Iterator[str]:
     """A function has at most 70 lines."""
-    for function in functions(source.tree):
+    for function in functions(source):
         length = (function.end_lineno or function.lineno) - function.lineno + 1
         if length > MAX_FUNCTION_LINES:
             limit = f"at most {MAX_FUNCTION_LINES} fit a screen"
@@ -135,7 +135,7 @@ def no_output_outside_cli(source: Source) -> Iterator[str]:
     """Only commands write to the terminal; other code returns, raises or logs."""
     if source.room == "cli":
         return
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.Call):
             called = ast.unparse(node.func)
             if called == "print" or re.fullmatch(r"sys\.(stdout|stderr)\.\w+", called):
@@ -206,11 +206,11 @@ def _iterations(node: ast.AST) -> Iterator[ast.expr]:
         yield from (e.value for e in node.elts if isinstance(e, ast.Starred))
 
 
-def _given_to_indifferent(tree: ast.Module) -> set[int]:
+def _given_to_indifferent(source: Source) -> set[int]:
     """Comprehensions without a visible order, such as the one inside ``sorted(…)``."""
     return {
         id(argument)
-        for node in ast.walk(tree)
+        for node in source.nodes
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Name)
         and node.func.id in _INDIFFERENT
@@ -221,10 +221,10 @@ def _given_to_indifferent(tree: ast.Module) -> set[int]:
 class _SetNames:
     """The expressions that are sets, as one module shows: literals, calls, annotations."""
 
-    def __init__(self, tree: ast.Module) -> None:
+    def __init__(self, source: Source) -> None:
         self._names: set[str] = set()
         self._others: set[str] = set()
-        for node in ast.walk(tree):
+        for node in source.nodes:
             self._learn(node)
 
     def is_set(self, node: ast.expr) -> bool:

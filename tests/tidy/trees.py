@@ -32,12 +32,13 @@ PURE_ROOMS = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """One module: its place below ``src/kohort``, its room, its text and its tree."""
+    """One module: its place below ``src/kohort``, its room, its text, its tree, all nodes of it."""
 
     name: str
     room: str
     text: str
     tree: ast.Module
+    nodes: tuple[ast.AST, ...]
 
     @property
     def pure(self) -> bool:
@@ -62,7 +63,9 @@ def parse(path: Path) -> Source:
 
 def source(name: str, text: str) -> Source:
     """A module from its text, as the planted violations of the tests need it."""
-    return Source(name=name, room=room_of(name), text=text, tree=ast.parse(text))
+    tree = ast.parse(text)
+    nodes = tuple(ast.walk(tree))
+    return Source(name=name, room=room_of(name), text=text, tree=tree, nodes=nodes)
 
 
 def room_of(name: str) -> str:
@@ -70,9 +73,9 @@ def room_of(name: str) -> str:
     return name.split("/", maxsplit=1)[0] if "/" in name else ""
 
 
-def functions(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+def functions(source: Source) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
     """Every function and method, nested ones too."""
-    for node in ast.walk(tree):
+    for node in source.nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node
 
