@@ -199,8 +199,8 @@ def test_groups_of_every_version_are_read(version: int) -> None:
                 group_instance_id="i",
                 client_id="c",
                 client_host="/h",
-                rebalance_timeout=60,
-                session_timeout=10,
+                rebalance_timeout_ms=60,
+                session_timeout_ms=10,
                 subscription=b"s",
                 assignment=b"a",
             )

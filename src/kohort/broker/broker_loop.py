@@ -205,7 +205,7 @@ class BrokerLoop:
         else:
             # Usually a JoinGroup or a SyncGroup that waits.
             self._settle_soon()
-        if not session.held and not session.line.wants_data:
+        if not session.held and not self._engine.wants_data(session.conn):
             session.hold(True)
 
     def _put_off_for(self, session: Session, data: memoryview) -> None:

@@ -236,15 +236,15 @@ class Group:
             current_state_timestamp=self.current_state_timestamp,
             members=tuple(
                 [
-                    MemberMetadata(
-                        member_id=m.member_id,
-                        group_instance_id=m.group_instance_id,
-                        client_id=m.client_id,
-                        client_host=m.client_host,
-                        rebalance_timeout_ms=m.rebalance_timeout_ms,
-                        session_timeout_ms=m.session_timeout_ms,
-                        subscription=m.metadata_for(name) if name is not None else b"",
-                        assignment=assignments.get(m.member_id, b""),
+                    MemberMetadata(  # by position: all fields in their order
+                        m.member_id,
+                        m.group_instance_id,
+                        m.client_id,
+                        m.client_host,
+                        m.rebalance_timeout_ms,
+                        m.session_timeout_ms,
+                        m.metadata_for(name) if name is not None else b"",
+                        assignments.get(m.member_id, b""),
                     )
                     for m in self.members.values()
                 ]

@@ -359,11 +359,7 @@ def joined_answer(group: Group, member: Member) -> JoinAnswer:
     if member.member_id == leader_id:
         members = tuple(
             [
-                JoinedMember(
-                    member_id=m.member_id,
-                    group_instance_id=m.group_instance_id,
-                    metadata=m.metadata_for(name),
-                )
+                JoinedMember(m.member_id, m.group_instance_id, m.metadata_for(name))
                 for m in group.members.values()
             ]
         )

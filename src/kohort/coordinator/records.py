@@ -40,7 +40,7 @@ class CommittedOffset:
     topic_id: bytes | None = None
 
 
-@value(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=False)
 class MemberMetadata:
     """A member as the group's record keeps it: its subscription for the selected protocol only."""
 

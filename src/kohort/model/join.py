@@ -22,7 +22,7 @@ class JoinProtocol(NamedTuple):
     metadata: bytes
 
 
-@value(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=False)
 class JoinedMember:
     """A member of the new generation with its metadata for the selected protocol."""
 

@@ -104,7 +104,10 @@ class GroupMetadataKey:
 
 @struct()
 class GroupMember:
-    """A member in a group's value. Version 1 has a rebalance timeout, 3 the instance id."""
+    """A member in a group's value. Version 1 has a rebalance timeout, 3 the instance id.
+
+    ``MemberMetadata`` has fields of the same names, so it is written as it is.
+    """
 
     member_id: str = field(STRING)
     group_instance_id: str | None = field(
@@ -112,8 +115,8 @@ class GroupMember:
     )
     client_id: str = field(STRING)
     client_host: str = field(STRING)
-    rebalance_timeout: int = field(INT32, versions="1+", default=-1, ignorable=True)
-    session_timeout: int = field(INT32)
+    rebalance_timeout_ms: int = field(INT32, versions="1+", default=-1, ignorable=True)
+    session_timeout_ms: int = field(INT32)
     subscription: bytes = field(BYTES)
     assignment: bytes = field(BYTES)
 
@@ -317,19 +320,7 @@ def _group_value(group: GroupMetadata | None) -> bytes | None:
         protocol=group.protocol_name,
         leader=group.leader_id,
         current_state_timestamp=group.current_state_timestamp,
-        members=[
-            GroupMember(
-                member_id=m.member_id,
-                group_instance_id=m.group_instance_id,
-                client_id=m.client_id,
-                client_host=m.client_host,
-                rebalance_timeout=m.rebalance_timeout_ms,
-                session_timeout=m.session_timeout_ms,
-                subscription=m.subscription,
-                assignment=m.assignment,
-            )
-            for m in group.members
-        ],
+        members=group.members,  # type: ignore[arg-type] # they have the fields that are written
     )
     return _typed(GROUP_VALUE_WRITTEN, encode(value, GROUP_VALUE_WRITTEN))
 
@@ -355,8 +346,8 @@ def _read_member(member: GroupMember) -> MemberMetadata:
         group_instance_id=None if instance is None else GroupInstanceId(instance),
         client_id=member.client_id,
         client_host=member.client_host,
-        rebalance_timeout_ms=member.rebalance_timeout,
-        session_timeout_ms=member.session_timeout,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        session_timeout_ms=member.session_timeout_ms,
         subscription=bytes(member.subscription),
         assignment=bytes(member.assignment),
     )
