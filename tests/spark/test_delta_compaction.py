@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from tests.spark.fake_engine import FakeTopics, run_until
@@ -18,9 +19,9 @@ pytest.importorskip("deltalake", reason="pip install 'kohort[spark]'")
 from deltalake import DeltaTable
 from tests.spark.delta_world import DeltaWorld, replay, rows_of, start
 
-from kohort.spark import delta_tidying, piece_files
+from kohort.spark import delta_log, delta_tidying, piece_files
 from kohort.spark.delta_log import Change, DeltaLog
-from kohort.spark.delta_maintenance import Interrupted, compact
+from kohort.spark.delta_maintenance import KEEP_S, Interrupted, compact, vacuum
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 _COMMIT = DeltaLog.commit
@@ -124,3 +125,22 @@ def test_compacted_files_have_about_the_wanted_size_and_are_left_alone(tmp_path:
     assert 1 < len(files) <= 3
     assert compact(tmp_path, target_bytes=largest).removed == 0
     assert rows_of(tmp_path) == world.expected()
+
+
+def test_replaced_files_stay_for_readers_and_go_after_their_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    three_batches(tmp_path)
+    first = set(DeltaLog(tmp_path).files())
+    now = time.time_ns()
+    ago = SimpleNamespace(time_ns=lambda: now - 10**9 * int(KEEP_S + 60))
+    monkeypatch.setattr(delta_log, "time", ago)
+    compact(tmp_path)
+    monkeypatch.undo()
+    second = set(DeltaLog(tmp_path).files())
+    DeltaTable(str(tmp_path)).delete("offset = 0")
+    assert set(vacuum(tmp_path, KEEP_S + 120)) == set()
+    assert set(vacuum(tmp_path)) == {str(tmp_path / path) for path in first}
+    assert all((tmp_path / path).exists() for path in second), "a file that was replaced just now"
+    assert vacuum(tmp_path) == []
+    assert orphans_of(tmp_path) == []

@@ -24,6 +24,7 @@ from kohort.cli.output import (
     print_table,
 )
 from kohort.cli.table_rewind import rewind
+from kohort.cli.table_state import show_state
 
 if TYPE_CHECKING:
     from kohort.spark.verify import Verdict
@@ -141,6 +142,7 @@ def describe(directory: Path, *, as_json: bool) -> None:
 
 
 table.add_command(rewind)
+table.add_command(show_state)
 
 
 @table.command(short_help="Keep the ledger of a new table in PostgreSQL.")
@@ -178,14 +180,14 @@ def compact(directory: Path, *, target_mb: int) -> None:
 @table.command(short_help="Remove files that a compaction replaced.")
 @_DIRECTORY
 @click.option(
-    "--older-than", type=click.IntRange(0), default=1, show_default=True, metavar="HOURS",
+    "--older-than", type=click.FloatRange(0), default=10.0, show_default=True, metavar="MINUTES",
     help="Keep files that were replaced later: readers may still read older versions.",
 )  # fmt: skip
-def vacuum(directory: Path, *, older_than: int) -> None:
+def vacuum(directory: Path, *, older_than: float) -> None:
     """Remove files of a Delta table that a compaction replaced, also while pipelines write it."""
     from kohort.spark.table import delta_maintenance  # noqa: PLC0415
 
-    removed = delta_maintenance().vacuum(directory, older_than)
+    removed = delta_maintenance().vacuum(directory, 60 * older_than)
     for path in removed:
         click.echo(path)
     note(f"{len(removed)} files removed")
@@ -214,21 +216,30 @@ def adopt(directory: Path) -> None:
     show_default=True,
     help="The isolation level of the pipeline.",
 )
+@click.option(
+    "--state", metavar="FILE.py:OBJECT",
+    help="The function with state of the pipelines, to compute its rows and its state again.",
+)  # fmt: skip
 @json_option
-def verify(directory: Path, *, bootstrap: str, isolation_level: str, as_json: bool) -> None:
+def verify(
+    directory: Path, *, bootstrap: str, isolation_level: str, state: str | None, as_json: bool
+) -> None:
     """Compare every row with the topic: holes, duplicates, strangers, orphans. Exit 1 if any.
 
     If the SQL filters, Spark runs the SQL again on every record without a row.
     """
     from kohort.client.config import parse_client_settings  # noqa: PLC0415
     from kohort.spark.missing_rows import SparkQueryRunner  # noqa: PLC0415
+    from kohort.spark.state.judging import StateJudge  # noqa: PLC0415
+    from kohort.spark.state.stage import load_stage  # noqa: PLC0415
     from kohort.spark.verify import verify as compare  # noqa: PLC0415
 
     settings = parse_client_settings(
         {**configured(), "bootstrap.servers": bootstrap, "isolation.level": isolation_level}
     )
     with SparkQueryRunner() as runner:
-        verdict = compare(directory, settings, runner)
+        judge = None if state is None else StateJudge(load_stage(state), runner)
+        verdict = compare(directory, settings, runner, judge)
     if as_json:
         print_json(_as_json(verdict))
     else:

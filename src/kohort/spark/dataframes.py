@@ -22,7 +22,7 @@ from kohort.spark.table import open_ledger
 def read_table(spark: SparkSession, directory: str | Path) -> DataFrame:
     """The rows that are committed now; later commits do not change the DataFrame.
 
-    A compaction of a Delta table removes small files an hour after it has replaced them: then an
+    A compaction of a Delta table removes small files 10 minutes after it has replaced them: then an
     older DataFrame fails, and a new one has the rows.
 
     Every row has the ``topic``, ``partition``, ``offset`` and ``record_hash`` of its record, then

@@ -369,22 +369,6 @@ class DeltaLog:
                 lambda: self._table.alter.add_columns(fields, post_commithook_properties=_NO_HOOKS)
             )
 
-    def vacuum(self, keep_hours: int) -> list[Path]:
-        """Remove files that commits replaced at least so long ago; raises as ``commit``."""
-        removed: list[str] = []
-        self._alter(
-            lambda: removed.extend(
-                self._table.vacuum(
-                    retention_hours=keep_hours,
-                    dry_run=False,
-                    enforce_retention_duration=False,
-                    full=False,
-                    post_commithook_properties=_NO_HOOKS,
-                )
-            )
-        )
-        return [self.directory / path for path in removed]
-
     def checkpoint(self) -> None:
         """Make a checkpoint if one is due, then remove commits that Delta's settings let go.
 

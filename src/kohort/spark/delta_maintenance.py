@@ -10,11 +10,14 @@ of its own, which commits files before they are on disk.
 from __future__ import annotations
 
 import itertools
+import json
+import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -22,15 +25,18 @@ import pyarrow.parquet as pq
 from kohort.model.errors import ConfigError
 from kohort.spark.delta_log import Change, DeltaConflict, DeltaFile, DeltaLog
 from kohort.spark.intent_files import IntentFiles
-from kohort.spark.layout import COMPACTED, DEAD_LETTERS, is_delta
+from kohort.spark.layout import COMPACTED, DEAD_LETTERS, DELTA_LOG, is_delta
 from kohort.spark.ledger import LedgerError
 from kohort.spark.partition_columns import Values, folders_of
 from kohort.spark.piece_files import ParquetOutput
 
 TARGET_BYTES: Final = 100 << 20
-KEEP_HOURS: Final = 1
+KEEP_S: Final = 600.0
 """For so long a reader can go on with an older version of the table. With 8 partitions and a commit
-each 5 s, 5,760 files are replaced in an hour, and nearly a million in the 7 days of Delta."""
+each 5 s, 960 files are replaced in this time, and nearly a million in the 7 days of Delta."""
+
+_CLOCKS_MS: Final = 3_600_000
+"""The commits of so much more time are read, since the clocks of writers differ."""
 
 _LARGE: Final = 0.75
 """A file of this part of the target stays as it is."""
@@ -80,16 +86,49 @@ def compact(
     return Compacted(removed=removed, added=added)
 
 
-def vacuum(directory: Path, keep_hours: int = KEEP_HOURS) -> list[str]:
-    """Remove files that were replaced ``keep_hours`` ago or earlier; their paths.
+def vacuum(directory: Path, keep_s: float = KEEP_S) -> list[str]:
+    """Remove files that were replaced ``keep_s`` ago or earlier; their paths.
 
     Uncommitted files stay; ``kohort.spark.table.clean`` removes those of dead batches.
 
     Raises:
         ConfigError: there is no Delta table.
-        LedgerError: the log cannot be read or written.
+        LedgerError: the log cannot be read, or a file cannot be removed.
     """
-    return [str(path) for log in _logs(directory) for path in log.vacuum(keep_hours)]
+    removed: list[str] = []
+    for log in _logs(directory):
+        young = _replaced_since(log, round(1_000 * (time.time() - keep_s)))
+        for name in sorted({*log.replaced_files()} - young):
+            path = log.directory / name
+            try:
+                path.unlink()
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                raise LedgerError(
+                    f"{path} was replaced, and cannot be removed: {error.strerror}; give this user "
+                    "the right to write its folder"
+                ) from error
+            removed.append(str(path))
+    return removed
+
+
+def _replaced_since(log: DeltaLog, instant_ms: int) -> set[str]:
+    """Files that commits replaced at this time or later, by the clocks of their writers."""
+    found: set[str] = set()
+    for version in range(log.version, -1, -1):
+        try:
+            lines = (log.directory / DELTA_LOG / f"{version:020d}.json").read_text().splitlines()
+        except FileNotFoundError:
+            break
+        actions = [json.loads(line) for line in lines if not line.startswith('{"add"')]
+        for removed in (each["remove"] for each in actions if "remove" in each):
+            if (removed.get("deletionTimestamp") or instant_ms) >= instant_ms:
+                found.add(unquote(removed["path"]))
+        made = [each["commitInfo"]["timestamp"] for each in actions if "commitInfo" in each]
+        if made and made[0] < instant_ms - _CLOCKS_MS:
+            break
+    return found
 
 
 def _logs(directory: Path) -> list[DeltaLog]:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 import pyarrow as pa
 
 from kohort.fetch.columns import arrow_schema
-from kohort.spark.layout import HIDDEN
+from kohort.spark.layout import DEAD_LETTER, HIDDEN
 from kohort.spark.ledger import ManifestRow, NotedQuery
 
 if TYPE_CHECKING:
@@ -80,6 +80,17 @@ class SparkQueryRunner:
         offsets: list[int] = frame.select(f"{HIDDEN}offset").toArrow().column(0).to_pylist()
         return offsets
 
+    def rows(self, query: NotedQuery, records: pa.Table) -> pa.Table:
+        """See ``RowMaker.rows``; raises as ``kept``."""
+        from kohort.spark.rowwise import apply_sql  # noqa: PLC0415 - as above
+
+        session = self._session(query)
+        made = apply_sql(session, session.createDataFrame(records), query.sql)
+        names = [*made.columns, *([DEAD_LETTER] if made.dead_letters else [])]
+        offset = made.frame[f"{HIDDEN}offset"].alias("offset")
+        table = made.frame.select(offset, *(f"`{name}`" for name in names)).toArrow()
+        return table.sort_by("offset")
+
     def _session(self, query: NotedQuery) -> SparkSession:
         """A session for each query, with its settings and its own view `records`."""
         key = query.as_json()
@@ -129,7 +140,6 @@ class MissingRows:
         runner: QueryRunner | None,
     ) -> None:
         self._pieces = pieces
-        self._begins = [piece.begin for piece in pieces]
         self._whole = whole
         self._queries = queries
         self._runner = runner
@@ -144,7 +154,7 @@ class MissingRows:
     def add(self, message: Any) -> None:
         """Take a record without a row, as librdkafka delivers it."""
         offset = message.offset()
-        piece = self._piece_of(offset)
+        piece = piece_at(self._pieces, offset)
         reason = None if piece is None else self._reason(piece)
         if piece is not None and piece.query is not None and reason == "":
             self._waiting[piece.query].append(message)
@@ -161,15 +171,11 @@ class MissingRows:
         """Run the queries on the records that wait for that."""
         for name, messages in self._waiting.items():
             assert self._runner is not None
-            kept = self._runner.kept(self._queries.by_name[name], _as_table(messages))
+            kept = self._runner.kept(self._queries.by_name[name], as_table(messages))
             self.lost += kept
             self.filtered += len(messages) - len(kept)
         self._waiting.clear()
         self._waiting_records = self._waiting_bytes = 0
-
-    def _piece_of(self, offset: int) -> ManifestRow | None:
-        at = bisect_right(self._begins, offset) - 1
-        return self._pieces[at] if at >= 0 and offset < self._pieces[at].end else None
 
     def _reason(self, piece: ManifestRow) -> str | None:
         """Why a piece's missing rows stay undecided; "" if the runner can decide.
@@ -186,7 +192,13 @@ class MissingRows:
         return "" if self._runner is not None else NO_RUNNER
 
 
-def _as_table(messages: Sequence[Any]) -> pa.Table:
+def piece_at(pieces: Sequence[ManifestRow], offset: int) -> ManifestRow | None:
+    """The piece with an offset; None if no piece of the sorted ``pieces`` has it."""
+    at = bisect_right(pieces, offset, key=lambda piece: piece.begin) - 1
+    return pieces[at] if at >= 0 and offset < pieces[at].end else None
+
+
+def as_table(messages: Sequence[Any]) -> pa.Table:
     """The records in Spark's Kafka columns, as ``kohort.fetch.columns`` makes them."""
     times = [message.timestamp() for message in messages]
     columns = [

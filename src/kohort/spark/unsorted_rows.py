@@ -6,7 +6,7 @@ Must not know: topics on brokers, verdicts, the log of the table.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -45,9 +45,8 @@ def read_rows(directory: Path, files: Mapping[str, int], partition: TopicPartiti
     """
     found = FoundRows()
     offsets, hashes = [_EMPTY], [_EMPTY]
-    for path, size in sorted(files.items()):
-        if not _may_hold(path, partition):
-            continue
+    for path in candidates(files, partition):
+        size = files[path]
         try:
             actual = (directory / path).stat().st_size
             rows = _read(directory / path, partition)
@@ -60,6 +59,11 @@ def read_rows(directory: Path, files: Mapping[str, int], partition: TopicPartiti
         hashes.append(rows[1])
     found.offsets, found.hashes = np.concatenate(offsets), np.concatenate(hashes)
     return found
+
+
+def candidates(files: Iterable[str], partition: TopicPartition) -> list[str]:
+    """The files that may have rows of a partition, by their paths."""
+    return sorted(path for path in files if _may_hold(path, partition))
 
 
 def _read(path: Path, partition: TopicPartition) -> tuple[Array, Array]:

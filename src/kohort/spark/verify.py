@@ -30,8 +30,9 @@ from kohort.spark.ledger import ManifestRow, NotedTopic, Seal
 from kohort.spark.missing_rows import MissingRows, QueryRunner, TableQueries
 from kohort.spark.seals import seal_of
 from kohort.spark.state.heads import STATE
+from kohort.spark.state.judging import PartitionComputation, StateJudge
 from kohort.spark.table import Orphan, open_ledger, orphans_of
-from kohort.spark.unsorted_rows import read_rows
+from kohort.spark.unsorted_rows import candidates, read_rows
 
 EXAMPLES: Final = 5
 """How many offsets a sentence about a fault names; the counts include all."""
@@ -99,7 +100,12 @@ class Verdict:
         return sum(getattr(partition, name) for partition in self.partitions)
 
 
-def verify(directory: Path, settings: ClientSettings, runner: QueryRunner | None = None) -> Verdict:
+def verify(
+    directory: Path,
+    settings: ClientSettings,
+    runner: QueryRunner | None = None,
+    judge: StateJudge | None = None,
+) -> Verdict:
     """Compare a table with its topics.
 
     Args:
@@ -107,19 +113,16 @@ def verify(directory: Path, settings: ClientSettings, runner: QueryRunner | None
         settings: the settings of the cluster.
         runner: runs the SQL of the table again to tell filtered records from lost ones; None to
             count them as ``undecided``.
+        judge: the function with state that made the rows of the table, to compute them and the
+            state again; None to compare such rows by offset and hash only.
 
     Raises:
-        ConfigError: there is no table in the directory, or a function with state made its rows.
+        ConfigError: there is no table in the directory, or another function made its rows.
         ClientError: the cluster cannot be reached, or does not have the topics.
     """
     with closing(open_ledger(directory)) as ledger:
         stage = ledger.described(STATE)
-        if stage is not None:
-            raise ConfigError(
-                f"the table in {directory} has rows of the function {stage} (--state), which makes "
-                "rows of many records: verify compares each row with one record, so it cannot "
-                "judge this table"
-            )
+        _check_judge(directory, stage, judge)
         positions = ledger.all_positions()
         manifest = ledger.manifest()
         unsorted = None
@@ -150,10 +153,24 @@ def verify(directory: Path, settings: ClientSettings, runner: QueryRunner | None
         check.compacted = partition.topic in compacted
         if partition.topic in noted:
             check.compare_topic(noted[partition.topic], topics[partition.topic].topic_id, first)
-        missing = MissingRows(rows, check.whole, queries, runner)
-        check.compare(settings, first, ends[partition].offset, missing)
+        last = ends[partition].offset
+        if stage is None:
+            missing = MissingRows(rows, check.whole, queries, runner)
+            check.compare(settings, first, last, missing)
+        else:
+            again = None if judge is None else PartitionComputation(judge, rows, queries)
+            check.compare_state(settings, first, last, again)
         verdicts.append(check.verdict)
     return Verdict(partitions=verdicts, orphans=orphans_of(directory))
+
+
+def _check_judge(directory: Path, stage: str | None, judge: StateJudge | None) -> None:
+    if judge is not None and judge.loaded.name != stage:
+        made = f"the function {stage}" if stage else "no function with state"
+        raise ConfigError(
+            f"--state names {judge.loaded.name}, but {made} made the rows of the table in "
+            f"{directory}: give the --state of its pipelines"
+        )
 
 
 def _is_compacted(admin: Admin, topic: str) -> bool:
@@ -220,6 +237,55 @@ class _PartitionCheck:
         self._trouble(again, "rows that repeat a record")
         self._check_strangers(offsets, hashes, expected, expected_hashes, begin)
         self._note_missing(missing)
+
+    def compare_state(
+        self,
+        settings: ClientSettings,
+        log_begin: int,
+        log_end: int,
+        computation: PartitionComputation | None,
+    ) -> None:
+        """The same for the rows of a function with state: many or none for a record.
+
+        Without ``computation`` the records stay undecided.
+        """
+        verdict = self.verdict
+        verdict.unread = max(0, log_end - verdict.end)
+        self._check_tiles()
+        offsets, hashes = self._read_files()
+        begin = max(verdict.begin, log_begin)
+        verdict.unchecked = begin - verdict.begin
+        if verdict.unchecked and computation is not None:
+            computation = None
+            verdict.remarks.append("records that its state has seen are not in the topic any more")
+        found = [(_EMPTY, _EMPTY)]
+        for some in _messages(settings, verdict.partition, begin, min(verdict.end, log_end)):
+            found.append(_places_of(some))
+            if computation is not None:
+                computation.add(some)
+        expected = _join(places for places, _ in found)
+        verdict.records = len(expected)
+        self._check_strangers(offsets, hashes, expected, _join(h for _, h in found), begin)
+        if computation is None:
+            verdict.undecided = verdict.records
+            return
+        differences = computation.compare(self._directory, verdict.partition, *self._paths())
+        verdict.holes, verdict.duplicates = differences.holes, differences.duplicates
+        verdict.strangers += differences.strangers
+        verdict.troubles += differences.troubles
+        if differences.remark:
+            verdict.undecided = verdict.records
+            verdict.remarks.append(f"its rows were not computed again: {differences.remark}")
+
+    def _paths(self) -> tuple[list[str], list[str]]:
+        """The files with rows and those with dead letters that may have rows of the partition."""
+        if self.unsorted is not None:
+            rows, dead = (candidates(files, self.verdict.partition) for files in self.unsorted)
+            return rows, dead
+        return (
+            [file.path for row in self._manifest for file in row.data_files],
+            [row.dead_path for row in self._manifest if row.dead_path],
+        )
 
     def _check_tiles(self) -> None:
         """Check that each piece begins at the end of the previous one, up to the position."""
@@ -355,12 +421,20 @@ def _compare_presence(
     """Offsets and hashes of the records; records that are not in ``have`` go to ``missing``."""
     offsets, hashes = [_EMPTY], [_EMPTY]
     for some in messages:
-        offsets.append(np.array([message.offset() for message in some], np.int64))
-        hashes.append(np.array([record_hash(m.key(), m.value()) for m in some], np.int64))
+        places, found = _places_of(some)
+        offsets.append(places)
+        hashes.append(found)
         for index in _absent(offsets[-1], have):
             missing.add(some[index])
     missing.settle()
     return np.concatenate(offsets), np.concatenate(hashes)
+
+
+def _places_of(messages: list[Any]) -> tuple[Array, Array]:
+    """Offsets and hashes of records."""
+    offsets = np.array([message.offset() for message in messages], np.int64)
+    hashes = [record_hash(message.key(), message.value()) for message in messages]
+    return offsets, np.array(hashes, np.int64)
 
 
 def _absent(offsets: Array, have: Array) -> list[int]:

@@ -1,0 +1,206 @@
+"""Computes the rows and the state of a partition again, from the records of the topic.
+
+In: records, the noted queries of the table, the function with state. Out: the differences to the
+rows and the state that the table has. Must not know: brokers, ledgers.
+
+The computation has no batches, files and heads: the function gets the rows of the SQL in order,
+with one dictionary as its state.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from kohort.client.tasks.store import Store
+from kohort.model.errors import KohortError
+from kohort.model.ids import TopicPartition
+from kohort.spark.layout import DEAD_LETTER, PLACE
+from kohort.spark.ledger import LedgerError, NotedQuery
+from kohort.spark.missing_rows import NO_QUERY_NOTED, TableQueries, as_table, piece_at
+from kohort.spark.state.pieces import StageFailed
+from kohort.spark.state.showing import restored, shown
+from kohort.spark.state.stage import Loaded, checked_schema
+
+_OFFSET: Final = PLACE[2]
+_EXAMPLES: Final = 3
+
+
+class RowMaker(Protocol):
+    """Runs a query on some records."""
+
+    def rows(self, query: NotedQuery, records: pa.Table) -> pa.Table:
+        """The rows that a query makes of records, by offset, with the column ``offset``."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class StateJudge:
+    """The function that made the rows of a table, and Spark for its SQL."""
+
+    loaded: Loaded
+    maker: RowMaker
+
+
+@dataclass(slots=True)
+class _Nothing:
+    """The entries of an empty state; all changes stay in the ``Store``."""
+
+    def get(self, key: bytes) -> bytes | None:
+        return None
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(())
+
+    def between(self, begin: bytes, end: bytes) -> Iterator[bytes]:
+        return iter(())
+
+    def count(self) -> int:
+        return 0
+
+
+@dataclass(slots=True, kw_only=True)
+class Differences:
+    """The differences between a table and the computation.
+
+    ``holes`` are computed rows that the table does not have, ``duplicates`` rows that it has too
+    often, ``strangers`` rows that were not computed. ``remark`` says why nothing was computed.
+    """
+
+    holes: int = 0
+    duplicates: int = 0
+    strangers: int = 0
+    troubles: list[str] = field(default_factory=list)
+    remark: str = ""
+
+
+class PartitionComputation:
+    """The rows and the state of one partition, computed from its records.
+
+    Args:
+        judge: the function with state.
+        pieces: the pieces of the partition, by offset.
+        queries: the noted queries of the table.
+    """
+
+    def __init__(self, judge: StateJudge, pieces: Sequence[Any], queries: TableQueries) -> None:
+        self._judge = judge
+        self._pieces = pieces
+        self._queries = queries
+        self._state = Store(_Nothing())
+        self._rows: Counter[str] = Counter()
+        self._dead: Counter[str] = Counter()
+        self._schema: pa.Schema | None = None
+        self._remark = ""
+
+    def add(self, messages: Sequence[Any]) -> None:
+        """Compute the rows of the next records of the partition."""
+        for name, some in groupby(messages, lambda message: self._query_of(message.offset())):
+            query = self._queries.by_name.get(name)
+            if query is None:
+                self._remark = NO_QUERY_NOTED
+            if self._remark:
+                return
+            assert query is not None
+            made = self._judge.maker.rows(query, as_table(list(some)))
+            for batch in made.combine_chunks().to_batches():
+                self._process(batch)
+
+    def compare(
+        self, directory: Path, partition: TopicPartition, paths: Iterable[str], dead: Iterable[str]
+    ) -> Differences:
+        """Compare with the committed files and the newest state."""
+        found = Differences(remark=self._remark)
+        if self._remark:
+            return found
+        names = [] if self._schema is None else self._schema.names
+        have = _rows_in(directory, partition, paths, [_OFFSET, *names])
+        self._note(found, self._rows, have, "rows")
+        letters = _rows_in(directory, partition, dead, [_OFFSET, DEAD_LETTER])
+        self._note(found, self._dead, letters, "dead letters")
+        try:
+            with restored(directory, partition) as (_, copy):
+                stored = dict(copy.items())
+        except LedgerError as error:
+            found.troubles.append(str(error))
+            return found
+        wanted = {key: value for key, value in self._state.changes.items() if value is not None}
+        other = sorted(k for k in {*stored, *wanted} if stored.get(k) != wanted.get(k))
+        if other:
+            examples = ", ".join(map(shown, other[:_EXAMPLES]))
+            found.troubles.append(
+                f"the state differs from the computed one in {len(other)} keys: {examples}"
+            )
+        return found
+
+    def _query_of(self, offset: int) -> str:
+        piece = piece_at(self._pieces, offset)
+        return (piece.query if piece is not None else None) or ""
+
+    def _process(self, rows: pa.RecordBatch) -> None:
+        if DEAD_LETTER in rows.schema.names:
+            malformed = pc.is_valid(rows.column(DEAD_LETTER))
+            _count(self._dead, rows.filter(malformed).select([_OFFSET, DEAD_LETTER]))
+            rows = rows.filter(pc.invert(malformed)).drop_columns([DEAD_LETTER])
+        stage, name = self._judge.loaded.stage, self._judge.loaded.name
+        self._schema = self._schema or checked_schema(stage, rows.schema)
+        if not rows.num_rows:
+            return
+        try:
+            made = stage.process(rows, self._state)
+        except KohortError:
+            raise
+        except Exception as error:
+            raise StageFailed(f"--state {name}: {type(error).__name__}: {error}") from error
+        if made is None:
+            return
+        if DEAD_LETTER in made.schema.names:
+            malformed = pc.is_valid(made.column(DEAD_LETTER))
+            _count(self._dead, made.filter(malformed).select([_OFFSET, DEAD_LETTER]))
+            made = made.filter(pc.invert(malformed))
+        schema = pa.schema([(_OFFSET, pa.int64()), *self._schema])
+        _count(self._rows, made.select(schema.names).cast(schema))
+
+    @staticmethod
+    def _note(found: Differences, computed: Counter[str], have: Counter[str], what: str) -> None:
+        lost = computed - have
+        more = have - computed
+        again = sum(count for row, count in more.items() if row in computed)
+        found.holes += lost.total()
+        found.duplicates += again
+        found.strangers += more.total() - again
+        for rows, trouble in ((lost, "are missing"), (more, "were not computed")):
+            if rows:
+                examples = "; ".join(sorted(rows)[:_EXAMPLES])
+                found.troubles.append(f"{rows.total()} {what} {trouble}: {examples}")
+
+
+def _count(counter: Counter[str], rows: pa.RecordBatch | pa.Table) -> None:
+    columns = [rows.column(name).to_pylist() for name in rows.schema.names]
+    counter.update(", ".join(map(repr, row)) for row in zip(*columns, strict=True))
+
+
+def _rows_in(
+    directory: Path, partition: TopicPartition, paths: Iterable[str], names: list[str]
+) -> Counter[str]:
+    """The rows of a partition in some files, which may have rows of other partitions."""
+    found: Counter[str] = Counter()
+    for path in sorted(paths):
+        try:
+            table = pq.read_table(directory / path, columns=[*PLACE[:2], *names], partitioning=None)
+        except (OSError, pa.ArrowException):
+            continue  # the comparison of files has told it
+        mine = pc.and_(
+            pc.equal(table.column(PLACE[0]).cast(pa.string()), partition.topic),
+            pc.equal(table.column(PLACE[1]), partition.partition),
+        )
+        _count(found, table.filter(mine).select(names))
+    return found
