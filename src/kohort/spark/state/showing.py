@@ -1,8 +1,8 @@
 """Reads the state of a partition, for people and for the judge of tables.
 
 In: the directory of a table, a partition. Out: its keys and values at the newest head. Must not
-know: functions of users, Spark. A pipeline may write meanwhile: a state whose files a newer one
-has replaced is read again.
+know: functions of users, Spark. A pipeline may write meanwhile. If it removes files of the state
+before they are read, the newer state is read.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _advanced(copy: StateCopy, folder: StateFolder) -> StateHead | None:
 
 
 def shown(data: bytes) -> str:
-    """Bytes as a line of text; what is no printable UTF-8 becomes an escape."""
+    """Bytes as a line of text; bytes that are no printable UTF-8 become escapes."""
     text = data.decode("utf-8", "backslashreplace")
     return "".join(
         each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
