@@ -48,7 +48,9 @@ def test_166_a_member_that_returns_in_time_gets_exactly_its_partitions() -> None
 def test_167_without_a_return_the_partitions_are_spread_when_the_wait_is_over() -> None:
     group = Group("a b c d")
     group.leave("d")
-    group.settle()
+    again = group.settle().again
+    assert again is not None
+    assert again.reason == "the wait for 3 partitions of member d is over"
     group.sleep(59.9)
     assert group.generations == 1
     group.sleep(0.2)

@@ -278,7 +278,8 @@ def _again(
     wishes = []
     if memory.waits:
         first = min(memory.waits, key=lambda wait: wait.deadline)
-        reason = f"the wait for {len(first.partitions)} partitions of a lost member is over"
+        lost = f"member {first.member}" if first.member else "a lost member"
+        reason = f"the wait for {len(first.partitions)} partitions of {lost} is over"
         wishes.append(AssignAgain(after_ms=millis_until(first.deadline, now), reason=reason))
     if postponed and resolution.moves_interval_ms and memory.moved_at is not None:
         due = after(memory.moved_at, resolution.moves_interval_ms)
