@@ -98,13 +98,3 @@ def test_polls_near_the_limit_are_told_before_it_is_exceeded() -> None:
         "The longest time between two polls was 55.0 s, and max.poll.interval.ms is 60.0 s"
     )
     assert "polls near the limit" not in names(history(poll=20.0))
-
-
-def test_a_session_that_the_broker_refuses_is_named() -> None:
-    line = (
-        "[2026-03-01 10:00:00,000] ERROR [Consumer clientId=c-1, groupId=g] JoinGroup failed due "
-        "to fatal error: The session timeout is not within the range allowed by the broker (as "
-        "configured by group.min.session.timeout.ms and group.max.session.timeout.ms). "
-        "(org.apache.kafka.clients.consumer.internals.ConsumerCoordinator)"
-    )
-    assert "session outside of the broker's range" in names(explain([line]))

@@ -19,6 +19,7 @@ class Cause(StrEnum):
     NEW_MEMBER = "a new member joined"
     LEFT = "a member left"
     EXPIRED = "a member's session expired"
+    TOO_SLOW = "a member did not give its partitions up in time"
     GONE = "a member left or expired"
     LEADER_REJOINED = "the leader joined again"
     MEMBER_REJOINED = "a member joined again while the group changed"

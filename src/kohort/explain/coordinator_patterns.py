@@ -16,7 +16,12 @@ from kohort.explain.findings import Finding, events_of, places_of
 from kohort.explain.stories import Story
 
 _TOO_LARGE: Final = ("RecordTooLarge", "MESSAGE_TOO_LARGE", "larger than", "RecordBatchTooLarge")
-_FEW_REPLICAS: Final = ("NotEnoughReplicas", "NOT_ENOUGH_REPLICAS", "COORDINATOR_NOT_AVAILABLE")
+_FEW_REPLICAS: Final = (
+    "NotEnoughReplicas",
+    "NOT_ENOUGH_REPLICAS",
+    "COORDINATOR_NOT_AVAILABLE",
+    "coordinator is not available",
+)
 
 
 def coordinator(story: Story) -> Iterator[Finding]:
@@ -83,6 +88,7 @@ def storing(story: Story) -> Iterator[Finding]:
     words = " ".join([*(e.text for e in told), *(r.reason for r in begun)])
     large = any(word in words for word in _TOO_LARGE)
     replicas = any(word in words for word in _FEW_REPLICAS)
+    replicas |= not large and story.counts[Kind.REPLICAS_CHANGED] > 0
     why = (
         " The record is larger than the broker takes."
         if large

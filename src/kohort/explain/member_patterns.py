@@ -20,7 +20,8 @@ from kohort.explain.findings import (
     timeout_near,
 )
 from kohort.explain.reading import is_benign
-from kohort.explain.stories import Story
+from kohort.explain.settings_patterns import is_outside
+from kohort.explain.stories import Story, gave_nothing_up
 
 _BACK_S: Final = 5.0
 """A process that was restarted joins only after this time."""
@@ -67,11 +68,12 @@ def poll_interval(story: Story) -> Iterator[Finding]:
 def expiry(story: Story) -> Iterator[Finding]:
     """A member sent no sign of life for its session timeout."""
     events = events_of(story, Kind.EXPIRED, Kind.SESSION_EXPIRED, Kind.UNKNOWN_MEMBER)
+    events = [event for event in events if not gave_nothing_up(event)]
     if not events:
         return
-    count = sum(story.counts[e] for e in (Kind.EXPIRED, Kind.SESSION_EXPIRED))
+    count = sum(story.counts[e] for e in (Kind.EXPIRED, Kind.SESSION_EXPIRED)) - story.too_slow
     count = max(count, story.counts[Kind.UNKNOWN_MEMBER])
-    expired = story.examples.get(Kind.EXPIRED, [])
+    expired = [event for event in events if event.kind is Kind.EXPIRED]
     after = _after_join(story, expired[0]) if expired else None
     timeout = timeout_near(after) if after is not None else ""
     silent = after is not None and bool(timeout)
@@ -101,6 +103,25 @@ def expiry(story: Story) -> Iterator[Finding]:
     )
 
 
+def too_slow(story: Story) -> Iterator[Finding]:
+    """A member of KIP-848 kept partitions that it had to give up."""
+    events = [e for e in story.examples.get(Kind.EXPIRED, []) if gave_nothing_up(e)]
+    if not events:
+        return
+    limit = span_text(int(events[0].details["ms"]) / 1_000)
+    count = f", {story.too_slow} times" if story.too_slow > 1 else ""
+    yield Finding(
+        name="partitions not given up in time",
+        says=f"Member {events[0].member} did not give its partitions up within {limit}, its "
+        f"rebalance timeout, and was fenced{count}. Its session had not expired: its heartbeats "
+        "came.",
+        advice="The application polled too late, or its revocation callback took too long. The "
+        "rebalance timeout is max.poll.interval.ms: take fewer records a poll (max.poll.records), "
+        "make processing quicker, or raise the timeout.",
+        evidence=places_of(events),
+    )
+
+
 def short_session(story: Story) -> Iterator[Finding]:
     """Members expired and were back soon: their processes lived, their pauses were too long."""
     back = {client: after for client, after in story.came_back.items() if after <= _BACK_S}
@@ -123,6 +144,7 @@ def short_session(story: Story) -> Iterator[Finding]:
 def failed_joins(story: Story) -> Iterator[Finding]:
     """A join had no answer in time, or failed."""
     failed = [e for e in story.examples.get(Kind.JOIN_FAILED, []) if not is_benign(e)]
+    failed = [e for e in failed if not is_outside(e)]
     unfit = [e for e in failed if "nconsistent" in e.text]
     if unfit:
         yield Finding(

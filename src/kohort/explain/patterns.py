@@ -32,6 +32,7 @@ from kohort.explain.member_patterns import (
     poll_interval,
     short_session,
     static_conflict,
+    too_slow,
     wrong_use,
 )
 from kohort.explain.normal_patterns import normal_life
@@ -51,6 +52,7 @@ _RULES: Final[tuple[Callable[[Story], Iterator[Finding]], ...]] = (
     storm,
     slow_join,
     poll_interval,
+    too_slow,
     expiry,
     short_session,
     crash_loop,

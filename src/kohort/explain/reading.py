@@ -38,6 +38,10 @@ _CONTEXT: Final = re.compile(
     r"groupId=([^\]]*)\]"
 )
 _RDKAFKA: Final = re.compile(r"\b(rdkafka#consumer-\d+)\b|\|([^|\s]*#consumer-\d+)\|")
+_OF_LOGGERS: Final = frozenset(
+    {"time", "ts", "timestamp", "level", "severity", "msg", "message", "caller", "logger", "source"}
+)
+"""Names of fields that loggers write beside the values of a message."""
 _NOTHING: Final = frozenset({"None", "null", "none"})
 _SOME: Final = re.compile(r"^Some\((.*)\)$")
 _RANDOM: Final = re.compile(
@@ -152,7 +156,7 @@ class LogReader:
             if not self._held:
                 return [event]
             return [*(each._replace(group=event.group) for each in self.rest()), event]
-        if event.side is Side.BROKER:
+        if event.side is Side.BROKER and event.kind is not Kind.FENCED:
             return [event]
         self._held.append(event)
         return self.rest() if len(self._held) > _MOST_HELD else []
@@ -161,7 +165,9 @@ class LogReader:
         self, wording: Wording, values: dict[str, str], frame: Framed, place: Place
     ) -> Event:
         text, at, dated, source, _ = frame
-        side, versions = wording.side, wording.versions
+        side, versions, maker = wording.side, wording.versions, wording.maker
+        if maker == "kafka-python" and _CONTEXT.search(text) is not None:
+            maker = "Java"  # both write this message; the context in front is Java's
         take = values.pop
         group, member = _plain(take("group", "")), _plain(take("member", ""))
         instance, client = _plain(take("instance", "")), _plain(take("client", ""))
@@ -193,7 +199,7 @@ class LogReader:
             None if at is None else self._on_its_day(key, at, dated=dated),
             dated,
             source,
-            wording.maker,
+            maker,
             versions if side is Side.BROKER else None,
             group,
             home,
@@ -261,10 +267,12 @@ def _may_be(line: str) -> bool:
 
 def _in_pairs(frame: Framed) -> tuple[Wording, dict[str, str]] | None:
     """A message of franz-go; the logger wrote its values as separate fields."""
-    names = list(frame.fields)
+    names = [name for name in frame.fields if name not in _OF_LOGGERS]
     if "group" not in names:
         return None
-    pairs = [f"{name}: {frame.fields[name]}" for name in names[names.index("group") :]]
+    # Some loggers sort the names: the group comes first, the names before it come last.
+    place = names.index("group")
+    pairs = [f"{name}: {frame.fields[name]}" for name in names[place:] + names[:place]]
     return understood(f"{frame.text}; {', '.join(pairs)}") or understood(
         f"{frame.text}; {pairs[0]}"
     )

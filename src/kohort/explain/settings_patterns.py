@@ -11,7 +11,7 @@ from typing import Final
 
 from kohort.explain.amounts import Known
 from kohort.explain.causes import Cause
-from kohort.explain.events import Kind
+from kohort.explain.events import Event, Kind
 from kohort.explain.findings import POLL_WORDS, Finding, events_of, places_of, span_text
 from kohort.explain.stories import Rebalance, Story
 
@@ -138,10 +138,15 @@ def late_polls(story: Story) -> Iterator[Finding]:
     )
 
 
+def is_outside(event: Event) -> bool:
+    """Whether a join failed since the broker does not take the session timeout."""
+    return any(word in event.text for word in _OUTSIDE)
+
+
 def session_refused(story: Story) -> Iterator[Finding]:
     """The broker does not take the session timeout."""
     failed = story.examples.get(Kind.JOIN_FAILED, [])
-    if events := [e for e in failed if any(word in e.text for word in _OUTSIDE)]:
+    if events := [event for event in failed if is_outside(event)]:
         yield Finding(
             name="session outside of the broker's range",
             says="A join was refused: session.timeout.ms is not within "

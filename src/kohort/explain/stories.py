@@ -223,6 +223,8 @@ class Story:
     listing: Listing = field(default_factory=Listing)
     expired_at: list[float] = field(default_factory=list)
     """The first times at which members expired."""
+    too_slow: int = 0
+    """Members of KIP-848 that were fenced since they kept partitions."""
     came_back: dict[str, float] = field(default_factory=dict)
     """By client id: the shortest time from an expiry until the client joined again."""
     _expired: dict[str, float] = field(default_factory=dict)
@@ -331,7 +333,9 @@ class Story:
         self._culprit = event
         if event.kind in {Kind.LEFT, Kind.EXPIRED}:
             self.left_clients[event.client or event.member] += 1
-        if event.kind is Kind.EXPIRED and event.at is not None:
+        if gave_nothing_up(event):
+            self.too_slow += 1
+        elif event.kind is Kind.EXPIRED and event.at is not None:
             self._expired[event.client or event.member] = event.at
             if len(self.expired_at) < _MOST_EXPIRED:
                 self.expired_at.append(event.at)
@@ -340,7 +344,8 @@ class Story:
         told = reason_of(event.reason)
         certain, culprit = True, self._culprit
         if told.cause is Cause.UNTOLD and culprit is not None and _soon(culprit, event):
-            told = Reason(_CULPRITS[culprit.kind], culprit.member, culprit.instance)
+            cause = Cause.TOO_SLOW if gave_nothing_up(culprit) else _CULPRITS[culprit.kind]
+            told = Reason(cause, culprit.member, culprit.instance)
             certain = False
         if told.cause is Cause.LEFT and culprit is not None and culprit.member == told.member:
             # The Java coordinator writes the client's reason in the line about the member only.
@@ -437,6 +442,11 @@ class Story:
             began=event.at,
             place=event.place,
         )
+
+
+def gave_nothing_up(event: Event) -> bool:
+    """Whether a member of KIP-848 was fenced since it kept partitions, and not for its session."""
+    return event.kind is Kind.EXPIRED and "ms" in event.details
 
 
 def _soon(culprit: Event, event: Event) -> bool:
