@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import subprocess
@@ -19,7 +20,6 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 from tests.cli.commands import Kohort, rows
-from tests.client.columns import rows_by_arrow
 from tests.client.refusals import Kind, OfAsync, Reader
 from tests.client.stage import until
 from tests.real_kafka.secured import (
@@ -32,6 +32,7 @@ from tests.real_kafka.secured import (
 )
 from tests.tidy.blocks import block_with
 
+from kohort import AsyncConsumer
 from kohort.client.admin import Admin
 from kohort.client.client_loop import ClientLoop
 from kohort.client.config import parse_client_settings
@@ -87,12 +88,21 @@ def lives(settings: dict[str, Any], topic: str) -> None:
             partitions = {TopicPartition(topic, 0), TopicPartition(topic, 1)}
             found = consumer.committed(partitions)
             assert {at.offset for at in found.values()} == {RECORDS // 2}
-        # The fetcher of columns has connections of its own.
-        with Consumer(settings, **{**group, "group.id": f"columns-{topic}"}) as consumer:
-            consumer.subscribe([topic])
-            rows = rows_by_arrow(consumer, RECORDS)
-        assert sorted(int(row[4]) for row in rows) == sorted(read)
+        # Also on an event loop. The fetcher of columns has connections of its own.
+        columns = asyncio.run(values_of_columns(settings | group, topic))
+        assert sorted(columns) == sorted(read)
         assert sorted(read) == list(range(RECORDS))
+
+
+async def values_of_columns(settings: dict[str, Any], topic: str) -> list[int]:
+    found: list[int] = []
+    async with asyncio.timeout(30), AsyncConsumer(settings | {"group.id": f"c-{topic}"}) as reader:
+        reader.subscribe([topic])
+        while len(found) < RECORDS:
+            if (batch := await reader.poll_arrow(1)) is not None:
+                found += map(int, batch.column("value").to_pylist())
+        await reader.commit()
+    return found
 
 
 def denied(settings: dict[str, Any]) -> str:
@@ -166,7 +176,7 @@ def test_tokens_of_an_oidc_server(secured: Secured) -> None:
 
 
 def test_connections_log_in_again_before_their_sessions_end(
-    secured: Secured, monkeypatch: pytest.MonkeyPatch
+    secured: Secured, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     settings = secured.at("SHORT", login("SCRAM-SHA-256"))
     with Admin(settings) as admin:
@@ -180,18 +190,30 @@ def test_connections_log_in_again_before_their_sessions_end(
 
     monkeypatch.setattr(ClientLoop, "_connect", counted)
     group = {"session.timeout.ms": 3_000, "heartbeat.interval.ms": 300}
-    with GroupMembership(["short"], settings | group, group_id="g-short") as membership:
+    membership = GroupMembership(["short"], settings | group, group_id="g-short")
+    with membership, Consumer(settings) as reader:
         membership.join()
         until(lambda: membership.snapshot().owned, "the assignment")
+        reader.assign([("short", 0)])
+        reader.seek_to_beginning()
         seen, opened = membership.snapshot(), len(connects)
         # The broker closes every connection that is older than 2 s and did not log in again.
         until(
-            lambda: membership.snapshot().confirmations >= seen.confirmations + 14,
+            lambda: (
+                reader.poll(0.05) is None
+                and membership.snapshot().confirmations >= seen.confirmations + 14
+            ),
             "heartbeats for 4 s",
         )
         assert membership.snapshot().generation == seen.generation
         # The connection for other requests may rest: the broker closes that one when used late.
         assert len(connects) == opened
+        producer = IdempotentProducer(parse_client_settings(settings))
+        producer.produce("short", value=b"x", partition=0)
+        producer.wait()
+        producer.close()
+        until(lambda: reader.poll(0.2), "a record after three sessions of librdkafka's connection")
+    assert not [r for r in caplog.records if r.name == "kohort.client.fetching"]
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
@@ -202,7 +224,8 @@ def test_a_wrong_password_is_one_clear_error_without_the_password(
     history = tmp_path / "history.jsonl"
     wrong = login(mechanism, password="wr0ng-horse")
     settings = secured.at("LOGIN", secured.trusted, wrong)
-    text = denied(settings | {"kohort.history.file": str(history)})
+    # librdkafka then logs its settings, too.
+    text = denied(settings | {"kohort.history.file": str(history), "debug": "conf,security"})
     assert f"the broker refuses the login by {mechanism}: " in text
     assert "uthentication failed" in text
     with Admin(settings) as admin, pytest.raises(AuthenticationFailed, match="refuses the login"):
