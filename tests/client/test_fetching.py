@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator
 
@@ -10,7 +11,7 @@ import pytest
 
 from kohort.client.config import parse_client_settings
 from kohort.client.errors import Closed, WrongUse
-from kohort.client.fetching import FetchProblem, ProblemKind, RecordFetcher
+from kohort.client.fetching import FetchProblem, ProblemKind, RecordFetcher, SparingLog
 from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
 from kohort.model.positions import Position
@@ -175,3 +176,14 @@ def test_closed_fetcher_raises_closed(bootstrap: str) -> None:
 def test_a_setting_that_librdkafka_refuses() -> None:
     with pytest.raises(ConfigError, match="librdkafka refuses"):
         RecordFetcher(parse_client_settings(bootstrap_servers="a:1", debug="nonsense"))
+
+
+def test_a_connection_that_fails_is_one_warning_of_librdkafka_and_no_error(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.WARNING)
+    sparing, form = SparingLog(), "%s [%s] %s"
+    for _ in range(2):
+        sparing.log(logging.ERROR, form, "FAIL", "client", "[thrd:a:1/1]: connection refused")
+    sparing.log(logging.ERROR, form, "CRC", "client", "[thrd:a:1/1]: damaged")
+    assert [record.levelname for record in caplog.records] == ["WARNING", "ERROR"]

@@ -389,6 +389,8 @@ class SparingLog:
         if facility == "CONFWARN":
             level = logging.DEBUG  # about a setting that kohort chose, not the user
         elif level >= logging.WARNING:
+            if facility == "FAIL":
+                level = logging.WARNING  # a connection; librdkafka opens the next one
             if now < self._last.get(kind, -_REPEAT_S) + _REPEAT_S:
                 level = logging.DEBUG
             else:
