@@ -51,6 +51,20 @@ def test_work_that_cannot_be_started_fails_alone_and_can_be_restarted(crew: Crew
     assert worker.work()[FIRST].state is WorkState.RUNNING
 
 
+def test_work_that_fails_while_it_runs_stays_and_is_started_by_a_restart(crew: Crew) -> None:
+    worker = crew.join()
+    crew.settled(18)
+    worker.report_failed(FIRST, ValueError("a-0 ran out of memory"))
+    until(lambda: worker.work()[FIRST].state is WorkState.FAILED, "the failure is known")
+    assert str(worker.work()[FIRST].error) == "a-0 ran out of memory"
+    assert FIRST in worker.owned(), "failed work stays with its worker"
+    worker.restart(FIRST)
+    until(lambda: worker.work()[FIRST].state is WorkState.RUNNING, "it runs again")
+    assert crew.starts.count(FIRST) == 2
+    with pytest.raises(WrongUse, match="nowhere-1 is not with this worker"):
+        worker.report_failed(ConnectorTask("nowhere", 1), ValueError("lost"))
+
+
 def test_running_work_is_stopped_and_started_by_a_restart(crew: Crew) -> None:
     worker = crew.join()
     crew.settled(18)

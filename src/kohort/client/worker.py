@@ -51,12 +51,13 @@ class WorkState(Enum):
     """The worker has not read the configuration yet from which the leader assigned the work."""
     RUNNING = "running"
     FAILED = "failed"
-    """The callback raised. The work stays with this worker until ``restart`` or a rebalance."""
+    """``on_start`` raised, or the application reported a failure. The work stays with this worker
+    until ``restart`` or a rebalance."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkStatus:
-    """The state of a connector or task, and the error of the callback that failed."""
+    """The state of a connector or task, and the error that ended it."""
 
     state: WorkState
     error: Exception | None = None
@@ -158,10 +159,21 @@ class Worker(CallbackMembership[ConnectorTask]):
             WrongUse: this worker does not run the work.
             Closed: the member left the group.
         """
+        self._later(self._restart, work)
+
+    def report_failed(self, work: ConnectorTask, error: Exception) -> None:
+        """Report that running work ended with an error: it is ``FAILED``, and stays here.
+
+        ``on_stop`` is not called for it any more; ``restart`` starts it again. Raises as
+        ``restart``.
+        """
+        self._later(partial(self._failed, error), work)
+
+    def _later(self, call: Callable[[ConnectorTask], None], work: ConnectorTask) -> None:
         self._check_joined()
         if work not in self._work:
             raise WrongUse(f"{work} is not with this worker; it has {_names(self._work)}")
-        self._calls.put(partial(self._restart, work))
+        self._calls.put(partial(call, work))
 
     def configuration_changed(self) -> None:
         """The connectors are others now: the leader shares them out again.
@@ -220,6 +232,12 @@ class Worker(CallbackMembership[ConnectorTask]):
         error = self._guarded(self._on_start, work)
         state = WorkState.RUNNING if error is None else WorkState.FAILED
         self._work[work] = WorkStatus(state=state, error=error)
+
+    def _failed(self, error: Exception, work: ConnectorTask) -> None:
+        status = self._work.get(work)
+        if status is not None and status.state is WorkState.RUNNING:
+            LOG.error("%s: %s failed: %r", self._story(), work, error)
+            self._work[work] = WorkStatus(state=WorkState.FAILED, error=error)
 
     def _restart(self, work: ConnectorTask) -> None:
         status = self._work.get(work)
