@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from kohort.explain.events import Kind
 from kohort.explain.explaining import Explained, Explainer
 from kohort.explain.reading import LogReader
@@ -65,3 +67,41 @@ def test_a_line_behind_a_table_ends_it() -> None:
     reader, found = explain(OFFSETS, "[2026-01-01 00:00:00,000] INFO nothing of that kind", OFFSETS)
     assert found.story.counts[Kind.LISTED_PARTITION] == 4
     assert reader.counts.others == 4
+
+
+VERBOSE = """
+GROUP  TOPIC  PARTITION  LEADER-EPOCH  CURRENT-OFFSET LOG-END-OFFSET LAG CONSUMER-ID HOST CLIENT-ID
+g  t  0  0  5  9  4  pod-2-8aee  /127.0.0.1  two
+"""
+OWNERS = """
+GROUP  TOPIC  PARTITION  CURRENT-OFFSET  LOG-END-OFFSET  LAG  OWNER
+g  t  0  5  9  4  consumer-1_/127.0.0.1
+"""
+COMMAS = """
+GROUP, TOPIC, PARTITION, CURRENT OFFSET, LOG END OFFSET, LAG, OWNER
+g, t, 0, 5, 9, 4, consumer-1_/127.0.0.1
+g, t, 1, unknown, 9, unknown, none
+"""
+
+
+@pytest.mark.parametrize(("table", "partitions"), [(VERBOSE, 1), (OWNERS, 1), (COMMAS, 2)])
+def test_tables_of_kafka_0_9_to_4_are_read(table: str, partitions: int) -> None:
+    _, found = explain(table)
+    told = f"The group was listed with 1 members, {partitions} partitions, 4 records of lag."
+    assert says(found)["listed"] == told
+    assert ("partitions without a consumer" in says(found)) is (partitions == 2)
+
+
+def test_a_group_of_the_formatter_before_kafka_3_8_has_its_members_and_its_state() -> None:
+    member = (
+        "MemberMetadata(memberId=c-{0}, groupInstanceId=None, clientId=c, clientHost=/10.0.0.1)"
+    )
+    members = ", ".join(f"c-{n} -> {member.format(n)}" for n in (1, 2))
+    reader, found = explain(
+        "g::GroupMetadata(groupId=g, generation=4, protocolType=Some(consumer), "
+        f"currentState=Stable, members=Map({members}))"
+    )
+    assert reader.counts.unknown == 0
+    assert found.story.group == "g"
+    assert found.story.generations == (4, 4)
+    assert says(found) == {"listed": "The group was listed in the state Stable with 2 members."}

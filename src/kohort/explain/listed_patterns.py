@@ -49,11 +49,12 @@ def listed(story: Story) -> Iterator[Finding]:
             advice="Start consumers, or look why they do not join: their logs tell.",
             evidence=places_of(rows),
         )
-    parts = (
-        (len(listing.members), "members"),
+    parts = [
+        (max(listing.counted, len(listing.members)), "members"),
         (len(listing.partitions), "partitions"),
         (sum(listing.lag.values()), "records of lag"),
-    )
+    ]
+    parts = parts if listing.partitions else parts[:1]
     state = f" in the state {listing.states[-1]}" if listing.states else ""
     yield Finding(
         name="listed",

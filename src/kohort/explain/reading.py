@@ -31,7 +31,7 @@ _CERTAIN: Final = re.compile(
 )
 """A line with one of these is about a group, whatever it says."""
 
-_TABLES: Final = ("GROUP ", "TOPIC ")
+_TABLES: Final = ("GROUP ", "GROUP,", "TOPIC ")
 _PARTITION: Final = re.compile(r"\[GroupCoordinator id=\d+ topic=\S+ partition=(\d+)\]")
 _CONTEXT: Final = re.compile(
     r"\[(?:Consumer|Worker|Producer|Streams) (?:instanceId=([^,\]]*), )?clientId=([^,\]]*), "

@@ -7,6 +7,7 @@ advice.
 
 from __future__ import annotations
 
+import re
 from collections import Counter, deque
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -21,6 +22,7 @@ from kohort.explain.reading import client_of
 MOST_REBALANCES: Final = 2_000
 _REAL_S: Final = 1e9
 """A time since 1970 is larger, a time of a day or of a simulated world is smaller."""
+_MEMBER_ID: Final = re.compile(r"\bmemberId=([^,)]+)")
 _STATES: Final = (
     ("has no active members", "Empty"),
     ("is rebalancing", "PreparingRebalance"),
@@ -158,6 +160,8 @@ class Listing:
     states: list[str] = field(default_factory=list)
     """Each state once, in the order of the file."""
     members: set[str] = field(default_factory=set)
+    counted: int = 0
+    """The number of members, as it was listed last."""
     idle: set[str] = field(default_factory=set)
     """Members without partitions."""
     partitions: set[str] = field(default_factory=set)
@@ -176,6 +180,9 @@ class Listing:
                 self.lag[partition] = int(lag)
         if event.member:
             self.members.add(event.member)
+        if (listed := event.details.get("list")) is not None:
+            self.members = set(_MEMBER_ID.findall(listed))
+        self.counted = len(self.members) if event.members is None else event.members
         if event.kind is Kind.LISTED_MEMBER:
             idle = event.details.get("count") == "0"
             (self.idle.add if idle else self.idle.discard)(event.member)

@@ -18,6 +18,7 @@ MAKER: Final = "kafka-consumer-groups"
 _HEADS: Final = {
     Kind.LISTED_PARTITION: (
         ("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET"),
+        ("GROUP", "TOPIC", "PARTITION", "LEADER-EPOCH"),  # Kafka 4 with --verbose
         ("TOPIC", "PARTITION", "CURRENT-OFFSET"),
     ),
     Kind.LISTED_MEMBER: (("GROUP", "CONSUMER-ID"),),
@@ -25,6 +26,12 @@ _HEADS: Final = {
 }
 """The first headings; Kafka before 2.1 printed a table of one group without its name."""
 _WORDS: Final = re.compile(r"\S+")
+_HEADINGS: Final = (
+    ("COORDINATOR (ID)", "COORDINATOR"),
+    ("CURRENT OFFSET", "CURRENT-OFFSET"),
+    ("LOG END OFFSET", "LOG-END-OFFSET"),
+)
+"""Headings of two words, as one; Kafka 0.9 wrote the last two, with commas between all."""
 
 
 class TableReader:
@@ -38,6 +45,8 @@ class TableReader:
         self._file = file
         self._kind: Kind | None = None
         self._columns: list[str] = []
+        self._commas = False
+        """Whether commas follow the cells."""
 
     @property
     def active(self) -> bool:
@@ -46,11 +55,16 @@ class TableReader:
 
     def read(self, number: int, line: str) -> Event | Literal[True] | None:
         """The event of a row; True for a heading; None for a line that is no part of a table."""
-        words = _WORDS.findall(line.replace("COORDINATOR (ID)", "COORDINATOR"))
+        for told, heading in _HEADINGS:
+            line = line.replace(told, heading)
+        words = _WORDS.findall(line)
+        if self._commas or line.startswith("GROUP,"):
+            words = [word.removesuffix(",") for word in words]
         if len(words) >= 2 and words[0] in {"GROUP", "TOPIC"}:
             for kind, heads in _HEADS.items():
                 if any(tuple(words[: len(head)]) == head for head in heads):
                     self._kind, self._columns = kind, words
+                    self._commas = line.startswith("GROUP,")
                     return True
         if self._kind is None:
             return None
@@ -67,7 +81,8 @@ class TableReader:
         if cells is None:
             return None
         group = cells.get("GROUP", "")
-        member = cells.get("CONSUMER-ID", "-")
+        member = cells.get("CONSUMER-ID", cells.get("OWNER", "-"))  # OWNER before Kafka 0.10.1
+        instance = cells.get("GROUP-INSTANCE-ID", "-")
         details = {
             name: cells[column]
             for name, column in (
@@ -88,8 +103,8 @@ class TableReader:
             text=line.strip()[:600],
             maker=MAKER,
             group=group,
-            member="" if member == "-" else member,
-            instance=cells.get("GROUP-INSTANCE-ID", ""),
+            member="" if member in {"-", "none"} else member,
+            instance="" if instance == "-" else instance,
             client="" if cells.get("CLIENT-ID", "-") == "-" else cells["CLIENT-ID"],
             state=cells.get("STATE", ""),
             members=int(members) if members.isdecimal() else None,

@@ -1,4 +1,4 @@
-"""Messages of ``kafka-consumer-groups`` beside its tables.
+"""Messages of ``kafka-consumer-groups`` beside its tables, and groups as an old formatter has them.
 
 In: nothing. Out: `TOOL`. Must not know: frames, tables.
 """
@@ -17,5 +17,8 @@ TOOL: Final[tuple[Wording, ...]] = tuple(
         "Consumer group '<group>' has no active members",
         "Consumer group '<group>' is rebalancing",
         "Consumer group '<group>' does not exist",
+        # GroupMetadataMessageFormatter of Kafka before 3.8: without times and assignments.
+        "GroupMetadata(groupId=<group>, generation=<generation>, protocolType=<type>, "
+        "currentState=<state>, members=Map(<list>))",
     )
 )
