@@ -143,6 +143,10 @@ def test_the_alert_rules_are_valid() -> None:
 
 def test_the_dashboard_has_a_query_in_each_panel() -> None:
     dashboard = json.loads((MONITORING / "grafana-groups.json").read_text())
+    # Grafana's schema (dashboard.UnmarshalJSONStrict of its Foundation SDK for Go) wants these.
+    assert dashboard["annotations"] == {"list": []}
+    variables = [each["current"] for each in dashboard["templating"]["list"] if "current" in each]
+    assert all(each.keys() == {"text", "value"} for each in variables)
     for panel in dashboard["panels"]:
         assert panel["title"]
         assert panel["targets"][0]["expr"].count("kohort_group_") >= 1
