@@ -66,7 +66,14 @@ def test_the_page_is_static_and_its_policy_permits_its_own_files_only(port: int)
         policy = answer.headers["content-security-policy"]
     assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self';")
     assert "frame-ancestors 'none'" in policy
-    for name in ("picture.js", "timeline.js", "whatif.js", "dashboard.js", "style.css"):
+    for name in (
+        "picture.js",
+        "canvas.js",
+        "timeline.js",
+        "whatif.js",
+        "dashboard.js",
+        "style.css",
+    ):
         with asked(port, f"/static/{name}") as answer:
             assert answer.read().decode() == asset(name)
             assert answer.headers["x-content-type-options"] == "nosniff"

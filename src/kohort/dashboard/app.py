@@ -41,6 +41,7 @@ _ALIVE_S: Final = 15.0
 """A comment is sent so often, so that a broken connection is noticed."""
 _FILES: Final = {
     "picture.js": "text/javascript",
+    "canvas.js": "text/javascript",
     "timeline.js": "text/javascript",
     "dashboard.js": "text/javascript",
     "whatif.js": "text/javascript",
