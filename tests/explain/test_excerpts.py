@@ -9,7 +9,7 @@ from tests.tidy.trees import ROOT
 
 from kohort.explain.explaining import Explained, Explainer
 from kohort.explain.reading import LogReader
-from kohort.explain.templates import number
+from kohort.explain.wordings.templates import number
 
 EXCERPTS = ROOT.parent / "shared" / "broker_logs"
 

@@ -7,12 +7,12 @@ from time import process_time
 
 import pytest
 
-from kohort.explain.broker_wordings import versions_of
 from kohort.explain.causes import _TABLE, Cause, clients_cause, reason_of
 from kohort.explain.events import Kind
 from kohort.explain.reading import LogReader
-from kohort.explain.templates import NUMBERS, number, version_text
-from kohort.explain.wordings import WORDINGS, understood
+from kohort.explain.wordings.broker import versions_of
+from kohort.explain.wordings.matching import WORDINGS, understood
+from kohort.explain.wordings.templates import NUMBERS, number, version_text
 
 _NAME = re.compile(r"<(\w+)>")
 

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from tests.spark.fake_engine import Application, Checkpoint, FakeTopics, World
 
 from kohort.model.ids import TopicPartition
-from kohort.spark.delta_ledger import DeltaLedger
+from kohort.spark.delta.ledger import DeltaLedger
 
 
 def open_delta(directory: Path) -> DeltaLedger:

@@ -19,9 +19,11 @@ pytest.importorskip("deltalake", reason="pip install 'kohort[spark]'")
 from deltalake import DeltaTable
 from tests.spark.delta_world import DeltaWorld, replay, rows_of, start
 
-from kohort.spark import delta_log, delta_tidying, piece_files
-from kohort.spark.delta_log import Change, DeltaLog
-from kohort.spark.delta_maintenance import KEEP_S, Interrupted, compact, vacuum
+from kohort.spark import piece_files
+from kohort.spark.delta import log as delta_log
+from kohort.spark.delta import tidying as delta_tidying
+from kohort.spark.delta.log import Change, DeltaLog
+from kohort.spark.delta.maintenance import KEEP_S, Interrupted, compact, vacuum
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 _COMMIT = DeltaLog.commit

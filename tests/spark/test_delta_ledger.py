@@ -32,11 +32,11 @@ pytest.importorskip("deltalake", reason="pip install 'kohort[spark]'")
 from deltalake import DeltaTable, Schema, TableFeatures
 from tests.spark.delta_world import DeltaWorld, open_delta, replay, rows_of, start
 
-from kohort.spark import delta_log
-from kohort.spark.delta_dead_letters import DeltaDeadLetters
-from kohort.spark.delta_ledger import DeltaLedger
-from kohort.spark.delta_log import Change, DeltaConflict, DeltaLog
-from kohort.spark.delta_maintenance import compact, vacuum
+from kohort.spark.delta import log as delta_log
+from kohort.spark.delta.dead_letters import DeltaDeadLetters
+from kohort.spark.delta.ledger import DeltaLedger
+from kohort.spark.delta.log import Change, DeltaConflict, DeltaLog
+from kohort.spark.delta.maintenance import compact, vacuum
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 

@@ -24,11 +24,11 @@ pytest.importorskip("deltalake", reason="pip install 'kohort[spark]'")
 
 from tests.spark.delta_world import DeltaWorld, open_delta, replay, rows_of, start
 
-from kohort.spark.delta_commits import head_numbers
-from kohort.spark.delta_dead_letters import DeltaDeadLetters
-from kohort.spark.delta_ledger import DeltaLedger
-from kohort.spark.delta_log import Change, DeltaLog
-from kohort.spark.delta_maintenance import compact
+from kohort.spark.delta.commits import head_numbers
+from kohort.spark.delta.dead_letters import DeltaDeadLetters
+from kohort.spark.delta.ledger import DeltaLedger
+from kohort.spark.delta.log import Change, DeltaLog
+from kohort.spark.delta.maintenance import compact
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 _COMMIT = DeltaLog.commit

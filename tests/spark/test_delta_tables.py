@@ -24,7 +24,7 @@ pytest.importorskip("deltalake", reason="pip install 'kohort[spark]'")
 from deltalake import DeltaTable
 from tests.spark.delta_world import replay, rows_of
 
-from kohort.spark.delta_log import DeltaLog
+from kohort.spark.delta.log import DeltaLog
 
 pytestmark = pytest.mark.slow
 

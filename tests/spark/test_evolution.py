@@ -97,7 +97,7 @@ def test_rows_before_and_after_a_change_of_the_columns_are_read_together(
     if kind == "delta":
         from deltalake import DeltaTable
 
-        from kohort.spark.delta_maintenance import compact
+        from kohort.spark.delta.maintenance import compact
 
         for _ in range(2):
             rows = DeltaTable(str(table)).to_pyarrow_table().sort_by("offset").to_pylist()

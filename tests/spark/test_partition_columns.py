@@ -23,9 +23,9 @@ from tests.spark.delta_world import rows_of
 from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
 from kohort.spark import piece_files
-from kohort.spark.delta_ledger import DeltaLedger
-from kohort.spark.delta_log import DeltaLog
-from kohort.spark.delta_maintenance import compact, vacuum
+from kohort.spark.delta.ledger import DeltaLedger
+from kohort.spark.delta.log import DeltaLog
+from kohort.spark.delta.maintenance import compact, vacuum
 from kohort.spark.layout import DATA
 from kohort.spark.partition_columns import (
     MOST_VALUES,

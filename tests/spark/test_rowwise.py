@@ -171,7 +171,7 @@ def test_sql_that_is_not_row_wise_is_refused_with_the_reason(
 def test_a_query_is_plain_if_it_only_selects_columns(
     spark: Any, records: Any, sql: str, columns: list[tuple[str, bool]] | None
 ) -> None:
-    from kohort.spark.plain_queries import PlainColumn
+    from kohort.spark.plain.queries import PlainColumn
     from kohort.spark.rowwise import apply_sql
 
     expected = None if columns is None else tuple(PlainColumn(*column) for column in columns)

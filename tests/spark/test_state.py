@@ -44,7 +44,7 @@ A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 def open_delta(directory: Path) -> Ledger:
-    from kohort.spark.delta_ledger import DeltaLedger
+    from kohort.spark.delta.ledger import DeltaLedger
 
     return DeltaLedger(directory, "g")
 

@@ -21,9 +21,9 @@ from tests.spark.tables import as_rows
 from kohort.cli.table import table as table_command
 from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
-from kohort.spark.delta_commits import head_numbers
-from kohort.spark.delta_ledger import DeltaLedger
-from kohort.spark.delta_log import Change
+from kohort.spark.delta.commits import head_numbers
+from kohort.spark.delta.ledger import DeltaLedger
+from kohort.spark.delta.log import Change
 from kohort.spark.ledger import NotedQuery, NotedTopic
 from kohort.spark.piece_files import written_file
 from kohort.spark.planning import Piece

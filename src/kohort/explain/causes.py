@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from kohort.explain.events import Kind, Side
-from kohort.explain.templates import Wording, wording
+from kohort.explain.wordings.templates import Wording, wording
 
 
 class Cause(StrEnum):

@@ -18,12 +18,12 @@ from kohort.explain.generations import Committed, Generations, Planner, Settled
 from kohort.explain.joining import joined, one_row_each, with_clients
 from kohort.explain.lag import MOST_ASKED, MOST_KEPT, Commits, Ends
 from kohort.explain.many_groups import expired_together
-from kohort.explain.patterns import findings
+from kohort.explain.patterns.rules import findings
 from kohort.explain.server_groups import Bumped, Reconciled, ServerGroup, ServerMember
 from kohort.explain.skews import Skew, Skews
 from kohort.explain.stories import Rebalance, Story
-from kohort.explain.templates import NEWEST, version_text
 from kohort.explain.told import Told
+from kohort.explain.wordings.templates import NEWEST, version_text
 
 MOST_GROUPS: Final = 10_000
 _MOVES: Final = {Kind.COORDINATOR_MOVED, Kind.REPLICAS_CHANGED, Kind.STORE_FAILED}

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from kohort.explain.amounts import Known, Stop
 from kohort.explain.explaining import MOST_GROUPS, Explained
 from kohort.explain.generations import Committed, Generations, Planner, Settled
-from kohort.explain.patterns import findings
+from kohort.explain.patterns.rules import findings
 from kohort.explain.picture import Picture
 from kohort.explain.server_groups import Bumped, Reconciled, ServerGroup, ServerMember
 from kohort.explain.stories import Rebalance, Story

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
 
-from kohort.explain.broker_wordings import versions_of
 from kohort.explain.events import Event, Kind, Place, Side
 from kohort.explain.frames import Framed, framed
 from kohort.explain.tables import TableReader
-from kohort.explain.templates import Wording
-from kohort.explain.wordings import understood
+from kohort.explain.wordings.broker import versions_of
+from kohort.explain.wordings.matching import understood
+from kohort.explain.wordings.templates import Wording
 
 _MAYBE: Final = (
     *("roup", "oordinator", "eartbeat", "ember", "ebalanc", "ommit", "MAXPOLL", "poll"),

@@ -81,7 +81,7 @@ class SourceOptions:
             records but fewer than ``min_offsets``. With ``availableNow`` both have no effect.
         include_headers: whether to read the headers of records.
         pieces_only: make one row for each task, which holds the pieces to read
-            (``kohort.spark.plain_reading``); else one row for each record.
+            (``kohort.spark.plain.reading``); else one row for each record.
         fail_on_data_loss: stop when records were deleted or lost before they were read; else
             continue behind them.
     """

@@ -32,7 +32,7 @@ from kohort.spark.ledger import Ledger
 from kohort.spark.new_tables import check_partitions, is_begun, planned
 from kohort.spark.options import DEFAULT_LIMIT_BYTES, SourceOptions, parse_options
 from kohort.spark.parquet_sink import SMALL_ROW, ParquetSink
-from kohort.spark.plain_sink import PlainSink
+from kohort.spark.plain.sink import PlainSink
 from kohort.spark.rowwise import apply_sql
 from kohort.spark.session import (
     java_status,

@@ -17,8 +17,8 @@ from pyspark.sql.types import StringType
 
 from kohort.model.errors import ConfigError
 from kohort.spark.layout import DEAD_LETTER, HIDDEN, PLACE, RECORD_HASH
-from kohort.spark.plain_queries import PlainColumn, plain_columns
-from kohort.spark.plans import items, nodes
+from kohort.spark.plain.plans import items, nodes
+from kohort.spark.plain.queries import PlainColumn, plain_columns
 
 VIEW = "records"
 CARRIED = (*PLACE, "key", "value")

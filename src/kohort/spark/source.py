@@ -41,7 +41,7 @@ SCHEMA = (
     "timestamp timestamp, timestampType int"
 )
 TASKS = "pieces binary"
-"""One row for each task, see ``kohort.spark.plain_reading.task_row``."""
+"""One row for each task, see ``kohort.spark.plain.reading.task_row``."""
 HEADERS = ", headers array<struct<key: string, value: binary>>"
 _SIGTERM_STATUS: Final = 128 + signal.SIGTERM
 
@@ -124,7 +124,7 @@ class KohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         assert isinstance(partition, PiecesPartition)
 
         if self._options.pieces_only:
-            from kohort.spark.plain_reading import task_row  # noqa: PLC0415
+            from kohort.spark.plain.reading import task_row  # noqa: PLC0415
 
             yield task_row(partition.pieces)
             return

@@ -25,7 +25,7 @@ from kohort.spark.postgres_note import DatabaseNote, noted_database, wanting_psy
 from kohort.spark.sqlite_ledger import LEDGER_PATH, SqliteLedger, path_of
 
 if TYPE_CHECKING:
-    from kohort.spark.delta_ledger import DeltaLedger
+    from kohort.spark.delta.ledger import DeltaLedger
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,7 +162,7 @@ def rewind_table(
 
 def _open_delta(directory: Path, group_id: str | None, new: NewTable | None = None) -> DeltaLedger:
     with _wanting_deltalake():
-        from kohort.spark.delta_ledger import DeltaLedger  # noqa: PLC0415 - only for such tables
+        from kohort.spark.delta.ledger import DeltaLedger  # noqa: PLC0415 - only for such tables
     return DeltaLedger(directory, group_id, new)
 
 
@@ -173,9 +173,9 @@ def _open_postgres(directory: Path, note: DatabaseNote, group_id: str | None) ->
 
 
 def delta_maintenance() -> ModuleType:
-    """The module ``kohort.spark.delta_maintenance``; ConfigError without deltalake."""
+    """The module ``kohort.spark.delta.maintenance``; ConfigError without deltalake."""
     with _wanting_deltalake():
-        from kohort.spark import delta_maintenance  # noqa: PLC0415 - as above
+        from kohort.spark.delta import maintenance as delta_maintenance  # noqa: PLC0415 - as above
     return delta_maintenance
 
 

@@ -37,7 +37,7 @@ _IMPORTED: Final = (
     "pyspark.worker",
     "kohort.spark.source",
     "kohort.spark.reading",
-    "kohort.spark.plain_reading",
+    "kohort.spark.plain.reading",
 )
 
 _run_task = daemon.worker

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kohort.spark.plans import items, kind
+from kohort.spark.plain.plans import items, kind
 
 _BETWEEN: Final = frozenset({"SubqueryAlias", "PipeOperator"})
 """Nodes that pass all columns on."""

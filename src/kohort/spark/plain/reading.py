@@ -15,7 +15,7 @@ import pyarrow as pa
 from kohort.client.config import ClientSettings
 from kohort.spark.layout import PLACE
 from kohort.spark.piece_files import write_files
-from kohort.spark.plain_queries import PlainColumn
+from kohort.spark.plain.queries import PlainColumn
 from kohort.spark.planning import Piece
 from kohort.spark.reading import read_pieces, warm_up
 from kohort.spark.record_hashes import record_hashes

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Final, TypeAlias
 
-from kohort.explain.coordinator_wordings import COORDINATOR
 from kohort.explain.events import Kind, Side
-from kohort.explain.server_wordings import SERVER
-from kohort.explain.templates import NEWEST, Wording, number, wording
+from kohort.explain.wordings.coordinator import COORDINATOR
+from kohort.explain.wordings.server import SERVER
+from kohort.explain.wordings.templates import NEWEST, Wording, number, wording
 
 Versions: TypeAlias = tuple[float, float]
 """The first and the last version, as `number` tells them."""

@@ -9,23 +9,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from kohort.explain.coordinator_patterns import (
+from kohort.explain.findings import Finding
+from kohort.explain.patterns.coordinator import (
     coordinator,
     leader,
     protocols,
     replicas_changed,
     storing,
 )
-from kohort.explain.findings import Finding
-from kohort.explain.group_patterns import crash_loop, lone_member, restarts, slow_join, storm
-from kohort.explain.listed_patterns import idle_members, listed, mixed_topics
-from kohort.explain.loss_patterns import (
+from kohort.explain.patterns.group import crash_loop, lone_member, restarts, slow_join, storm
+from kohort.explain.patterns.listed import idle_members, listed, mixed_topics
+from kohort.explain.patterns.loss import (
     did_not_join,
     empty_assignments,
     lost_partitions,
     refused_commits,
 )
-from kohort.explain.member_patterns import (
+from kohort.explain.patterns.member import (
     expiry,
     failed_joins,
     others,
@@ -35,8 +35,8 @@ from kohort.explain.member_patterns import (
     too_slow,
     wrong_use,
 )
-from kohort.explain.normal_patterns import normal_life
-from kohort.explain.settings_patterns import (
+from kohort.explain.patterns.normal import normal_life
+from kohort.explain.patterns.settings import (
     late_polls,
     only_expire,
     pod_names,

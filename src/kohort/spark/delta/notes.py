@@ -16,10 +16,10 @@ from typing import Final, TypeVar
 
 from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
-from kohort.spark import delta_log
 from kohort.spark.committing import QueryNotes
-from kohort.spark.delta_commits import leader_of
-from kohort.spark.delta_log import Change, DeltaConflict, DeltaLog
+from kohort.spark.delta import log as delta_log
+from kohort.spark.delta.commits import leader_of
+from kohort.spark.delta.log import Change, DeltaConflict, DeltaLog
 from kohort.spark.layout import is_delta
 from kohort.spark.ledger import LedgerError, NotedTopic
 from kohort.spark.partition_columns import PARTITION_BY, NewTable

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from kohort.model.ids import TopicPartition
-from kohort.spark import delta_log
-from kohort.spark.delta_commits import DEAD_LETTERS as NOTE
-from kohort.spark.delta_commits import cuts_in
-from kohort.spark.delta_log import Change, DeltaConflict, DeltaFile, DeltaLog
-from kohort.spark.delta_rewind import Swap, without_rows
+from kohort.spark.delta import log as delta_log
+from kohort.spark.delta.commits import DEAD_LETTERS as NOTE
+from kohort.spark.delta.commits import cuts_in
+from kohort.spark.delta.log import Change, DeltaConflict, DeltaFile, DeltaLog
+from kohort.spark.delta.rewind import Swap, without_rows
 from kohort.spark.layout import DEAD_LETTERS, is_delta
 from kohort.spark.piece_files import DEAD_SCHEMA
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 from typing import Final
 
 from kohort.explain.events import Kind, Side
-from kohort.explain.java_details_wordings import JAVA_DETAILS
-from kohort.explain.java_wordings import JAVA
-from kohort.explain.librdkafka_details_wordings import LIBRDKAFKA_DETAILS
-from kohort.explain.librdkafka_wordings import LIBRDKAFKA
-from kohort.explain.other_wordings import BROD, FRANZ_GO, KAFKAJS, SARAMA
-from kohort.explain.python_wordings import AIOKAFKA, KAFKA_PYTHON
-from kohort.explain.templates import Wording, wording
+from kohort.explain.wordings.java import JAVA
+from kohort.explain.wordings.java_details import JAVA_DETAILS
+from kohort.explain.wordings.librdkafka import LIBRDKAFKA
+from kohort.explain.wordings.librdkafka_details import LIBRDKAFKA_DETAILS
+from kohort.explain.wordings.other import BROD, FRANZ_GO, KAFKAJS, SARAMA
+from kohort.explain.wordings.python import AIOKAFKA, KAFKA_PYTHON
+from kohort.explain.wordings.templates import Wording, wording
 
 _MAKERS: Final = (
     ("librdkafka", (*LIBRDKAFKA, *LIBRDKAFKA_DETAILS)),

@@ -17,8 +17,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from kohort.spark.ledger import Ledger, WrittenFile
 from kohort.spark.options import SourceOptions
 from kohort.spark.parquet_sink import ParquetSink, table_frame
-from kohort.spark.plain_queries import PlainColumn
-from kohort.spark.plain_reading import PlainReader
+from kohort.spark.plain.queries import PlainColumn
+from kohort.spark.plain.reading import PlainReader
 from kohort.spark.rowwise import RowwiseQuery
 
 

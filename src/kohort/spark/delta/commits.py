@@ -1,6 +1,6 @@
 """The contents of the commits of a kohort table: names of numbers, notes, added files.
 
-In: ranges and written files. Out: a change for ``kohort.spark.delta_log``, and the meaning of the
+In: ranges and written files. Out: a change for ``kohort.spark.delta.log``, and the meaning of the
 notes of earlier changes. Must not know: Spark, comparisons.
 """
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kohort.model.ids import TopicPartition
 from kohort.spark import layout
 from kohort.spark.committing import manifest_row, new_heads
-from kohort.spark.delta_log import Change, DeltaFile
+from kohort.spark.delta.log import Change, DeltaFile
 from kohort.spark.ledger import DataFile, ManifestRow, WrittenFile
 from kohort.spark.offsets import OwnedRange
 from kohort.spark.piece_files import PLACE_SCHEMA
@@ -22,7 +22,7 @@ from kohort.spark.planning import Piece
 from kohort.spark.state.heads import StateHead
 
 if TYPE_CHECKING:
-    from kohort.spark.delta_rewind import Swap
+    from kohort.spark.delta.rewind import Swap
 
 DEAD_LETTERS: Final = "dead_letters"
 """The entry of a commit's note that lists its files of dead letters."""

@@ -9,7 +9,7 @@ from typing import Final
 
 from kohort.explain.events import Kind, Side
 from kohort.explain.tables import MAKER
-from kohort.explain.templates import Wording, wording
+from kohort.explain.wordings.templates import Wording, wording
 
 TOOL: Final[tuple[Wording, ...]] = tuple(
     wording(Kind.LISTED_GROUP, Side.TOOL, MAKER, template)

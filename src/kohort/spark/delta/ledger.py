@@ -3,7 +3,7 @@
 In: partitions, pieces and written files. Out: fence numbers, positions and commits. Must not know:
 Spark, a group member, the contents of files.
 
-Each partition has numbers in the log (``kohort.spark.delta_log``): its *epoch* (the fence number),
+Each partition has numbers in the log (``kohort.spark.delta.log``): its *epoch* (the fence number),
 its *position*, its *begin* (the first offset of the table) and the *generation* of its last owner.
 An acquisition is a commit that raises the epoch. A batch is one commit: its files, the new
 positions, and the epochs once more. Every commit is decided on a snapshot, by comparing epoch and
@@ -22,7 +22,7 @@ from typing import Final
 from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
 from kohort.spark.committing import check_written, manifest_row
-from kohort.spark.delta_commits import (
+from kohort.spark.delta.commits import (
     batch_change,
     begin_of,
     epoch_of,
@@ -32,16 +32,16 @@ from kohort.spark.delta_commits import (
     position_of,
     rewind_change,
 )
-from kohort.spark.delta_dead_letters import DeltaDeadLetters
-from kohort.spark.delta_notes import TOPIC, DeltaNotes
-from kohort.spark.delta_positions import (
+from kohort.spark.delta.dead_letters import DeltaDeadLetters
+from kohort.spark.delta.notes import TOPIC, DeltaNotes
+from kohort.spark.delta.positions import (
     acquisition,
     first_positions,
     partitions_in,
     positions_in,
 )
-from kohort.spark.delta_rewind import without_rows
-from kohort.spark.delta_tidying import DeltaTidying
+from kohort.spark.delta.rewind import without_rows
+from kohort.spark.delta.tidying import DeltaTidying
 from kohort.spark.intent_files import IntentFiles
 from kohort.spark.ledger import (
     Acquired,

@@ -15,7 +15,7 @@ import threading
 from pathlib import Path
 from typing import Final
 
-from kohort.spark.delta_maintenance import Interrupted, compact, vacuum
+from kohort.spark.delta.maintenance import Interrupted, compact, vacuum
 from kohort.spark.ledger import LedgerError
 
 LOG: Final = logging.getLogger(__name__)

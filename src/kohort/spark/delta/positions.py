@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from kohort.model.ids import TopicPartition
-from kohort.spark.delta_commits import (
+from kohort.spark.delta.commits import (
     begin_of,
     count_of,
     epoch_of,
     generation_of,
     position_of,
 )
-from kohort.spark.delta_log import Change, DeltaLog
+from kohort.spark.delta.log import Change, DeltaLog
 from kohort.spark.ledger import Acquired, Position
 
 

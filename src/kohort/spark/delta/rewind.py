@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from kohort.model.ids import TopicPartition
-from kohort.spark.delta_log import DeltaFile, DeltaLog
+from kohort.spark.delta.log import DeltaFile, DeltaLog
 from kohort.spark.layout import COMPACTED, PLACE
 from kohort.spark.ledger import LedgerError
 from kohort.spark.partition_columns import folders_of

@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kohort.model.errors import ConfigError
-from kohort.spark.delta_log import Change, DeltaConflict, DeltaFile, DeltaLog
+from kohort.spark.delta.log import Change, DeltaConflict, DeltaFile, DeltaLog
 from kohort.spark.intent_files import IntentFiles
 from kohort.spark.layout import COMPACTED, DEAD_LETTERS, DELTA_LOG, is_delta
 from kohort.spark.ledger import LedgerError

@@ -14,10 +14,10 @@ from collections import Counter
 from functools import lru_cache
 from typing import Final
 
-from kohort.explain.broker_wordings import BROKER
-from kohort.explain.client_wordings import CLIENT
-from kohort.explain.templates import LONGEST, Wording
-from kohort.explain.tool_wordings import TOOL
+from kohort.explain.wordings.broker import BROKER
+from kohort.explain.wordings.client import CLIENT
+from kohort.explain.wordings.templates import LONGEST, Wording
+from kohort.explain.wordings.tool import TOOL
 
 WORDINGS: Final[tuple[Wording, ...]] = tuple(
     sorted((*BROKER, *CLIENT, *TOOL), key=lambda w: -len(w.template))

@@ -19,8 +19,8 @@ from kohort.explain.findings import (
     span_text,
     timeout_near,
 )
+from kohort.explain.patterns.settings import is_outside
 from kohort.explain.reading import is_benign
-from kohort.explain.settings_patterns import is_outside
 from kohort.explain.stories import Story, gave_nothing_up
 
 _BACK_S: Final = 5.0

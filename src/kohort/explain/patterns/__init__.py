@@ -1,0 +1,1 @@
+"""Rules that find patterns in a group's story."""

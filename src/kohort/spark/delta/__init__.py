@@ -1,0 +1,1 @@
+"""The Delta table: its ledger, commits, clean-up and rewinds."""

@@ -1,0 +1,1 @@
+"""Plain queries: rows that bypass Spark's JVM (ADR 0074)."""
