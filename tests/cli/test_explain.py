@@ -26,6 +26,7 @@ from kohort.cli.broker import LOGGERS
 from kohort.cli.explain import explain
 from kohort.cli.explain_files import LONGEST_LINE
 from kohort.client.admin import Admin
+from kohort.explain import explaining
 from kohort.host.group_log import KafkaFormatter
 from kohort.model.ids import TopicPartition
 from kohort.model.positions import Position
@@ -46,6 +47,29 @@ def write(path: Path, *lines: str) -> Path:
 @pytest.fixture
 def story(tmp_path: Path) -> Path:
     return write(tmp_path / "broker.log", *STORY)
+
+
+def test_what_is_counted_and_no_longer_kept_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(explaining, "MOST_ROWS", 30)
+    monkeypatch.setattr(explaining, "MOST_CLIENTS", 5)
+    monkeypatch.setattr(explaining, "MOST_STEPS", 2)
+    lines = [
+        text
+        for n in range(40)
+        for text in [joins(n, n, member(f"pod{n}", 1)), *done(n + 0.1, n + 1)]
+    ]
+    client = "[2026-03-01 09:00:0{},000] INFO [Consumer clientId=c, groupId=g] (Re-)joining group"
+    told = run(write(tmp_path / "broker.log", *map(client.format, range(5)), *lines))
+    assert told.stderr.splitlines() == [
+        "note: 16 older rebalances are counted and no longer kept: tables and patterns use the "
+        "last 25 of each group",
+        "note: 36 events of further clients after the first 5 are counted, but not by client",
+        "note: 3 reports of clients after the first 2 are not used for the owners of partitions "
+        "and the times without an owner",
+    ]
+    assert told.stdout.startswith("Group g: 41 rebalances")
 
 
 def test_one_sentence_then_the_table_then_the_evidence(story: Path) -> None:

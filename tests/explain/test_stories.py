@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import pytest
 
+from kohort.explain import explaining
 from kohort.explain.amounts import Known
 from kohort.explain.causes import Cause
 from kohort.explain.events import Kind
@@ -284,6 +285,53 @@ def test_memory_is_bounded_and_the_rest_is_counted() -> None:
     assert found.story.total == 5_000
     assert len(found.story.rebalances) == 2_000
     assert all(len(kept) <= 3 for kept in found.story.examples.values())
+
+
+def test_all_groups_together_keep_a_bounded_number_of_rebalances(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(explaining, "MOST_ROWS", 1_000)
+    texts = [
+        text.replace("group g ", f"group g{g} ")
+        for n in range(200)
+        for g in range(11 if n < 30 else 10)  # the last group is quiet
+        for text in [joins(n, n, member("svc", n)), *done(n + 0.1, n + 1)]
+    ]
+    reader = LogReader("long.log")
+    explainer = Explainer()
+    for number, text in enumerate(texts, 1):
+        explainer.feed_all(reader.read(number, text))
+    stories = [each.story for each in explainer.finish()]
+    kept = [len(story.rebalances) for story in stories]
+    assert sum(kept) <= 1_000
+    assert kept[:10] == [explainer.most_rows] * 10
+    assert kept[10] == 30, "a group with few rebalances keeps all"
+    assert [story.total for story in stories] == [200] * 10 + [30]
+    assert [story.causes[Cause.NEW_MEMBER] for story in stories] == [200] * 10 + [30]
+    assert {story.rebalances[-1].generation for story in stories[:10]} == {200}
+    assert explainer.dropped == 2_030 - sum(kept)
+
+
+def test_all_groups_together_keep_a_bounded_number_of_client_names(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(explaining, "MOST_CLIENTS", 10)
+    monkeypatch.setattr(explaining, "MOST_STEPS", 4)
+    client = (
+        "[2026-03-01 10:00:00,{0:03}] INFO [Consumer clientId=c{0}, groupId=h] (Re-)joining group"
+    )
+    texts = [text for n in range(20) for text in leaves(n, n, member(f"pod{n}", 1))]
+    texts += [joins(30 + n, 20 + n, member(f"new{n}", 1)) for n in range(20)]
+    texts += [client.format(n) for n in range(20)]
+    reader = LogReader("long.log")
+    explainer = Explainer()
+    for number, text in enumerate(texts, 1):
+        explainer.feed_all(reader.read(number, text))
+    told = {each.story.group: each.story for each in explainer.finish()}
+    assert (len(told["g"].left_clients), len(told["g"].joined_clients)) == (10, 0)
+    assert (told["g"].total, told["g"].counts[Kind.LEFT]) == (40, 20)
+    assert (told["h"].clients, told["h"].counts[Kind.JOINING]) == ({}, 20)
+    assert explainer.clients_room.refused == 10 + 20 + 20
 
 
 def test_the_reason_of_a_member_that_left_is_that_of_its_own_line() -> None:

@@ -75,6 +75,21 @@ def remarks_of(logs: Files, explainer: Explainer) -> Iterator[str]:
         yield f"group {name} has two offsets partitions: these logs come from two clusters"
     if explainer.refused:
         yield f"{explainer.refused:,} events of groups after the first {MOST_GROUPS:,} are not used"
+    if explainer.dropped:
+        yield (
+            f"{explainer.dropped:,} older rebalances are counted and no longer kept: tables and "
+            f"patterns use the last {explainer.most_rows:,} of each group"
+        )
+    if (room := explainer.clients_room).refused:
+        yield (
+            f"{room.refused:,} events of further clients after the first {room.most:,} are "
+            "counted, but not by client"
+        )
+    if (room := explainer.steps_room).refused:
+        yield (
+            f"{room.refused:,} reports of clients after the first {room.most:,} are not used for "
+            "the owners of partitions and the times without an owner"
+        )
 
 
 def _progress(logs: Files, stack: ExitStack) -> Callable[[], None]:

@@ -8,6 +8,7 @@ partitions is two groups, of two clusters, and each has its own story.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
@@ -18,14 +19,20 @@ from kohort.explain.generations import Committed, Generations, Planner, Settled
 from kohort.explain.joining import joined, one_row_each, with_clients
 from kohort.explain.lag import MOST_ASKED, MOST_KEPT, Commits, Ends
 from kohort.explain.many_groups import expired_together
+from kohort.explain.ownership import MOST_STEPS, Ownership
 from kohort.explain.patterns.rules import findings
+from kohort.explain.room import Room
 from kohort.explain.server_groups import Bumped, Reconciled, ServerGroup, ServerMember
 from kohort.explain.skews import Skew, Skews
-from kohort.explain.stories import Rebalance, Story
+from kohort.explain.stories import MOST_CLIENTS, MOST_REBALANCES, Rebalance, Story
 from kohort.explain.told import Told
 from kohort.explain.wordings.templates import NEWEST, version_text
 
 MOST_GROUPS: Final = 10_000
+MOST_ROWS: Final = 50_000
+"""Rebalances of lines that all groups keep together; above, groups with many keep fewer."""
+LEAST_ROWS: Final = 20
+"""Rebalances that each group keeps in any case: as many as its table has on a terminal."""
 _MOVES: Final = {Kind.COORDINATOR_MOVED, Kind.REPLICAS_CHANGED, Kind.STORE_FAILED}
 """Lines about a broker alone say nothing beside lines about groups."""
 
@@ -69,6 +76,14 @@ class Explainer:
         """Clocks that are apart; known at the end."""
         self.refused = 0
         """Events of further groups after `MOST_GROUPS`."""
+        self.most_rows = MOST_REBALANCES
+        """Rebalances that each group keeps, the last ones."""
+        self.dropped = 0
+        """Rebalances that are counted and no longer kept; known at the end."""
+        self._rows = 0
+        """Rebalances that all groups keep."""
+        self.clients_room = Room(MOST_CLIENTS)
+        self.steps_room = Room(MOST_STEPS)
 
     def feed_all(self, items: Iterable[Told]) -> Explainer:
         """Take events, records and commits in the order of their times; returns this explainer."""
@@ -137,8 +152,20 @@ class Explainer:
         story = self._story(event)
         if story is None:
             self.refused += 1
-        else:
-            story.feed(event)
+            return
+        kept = len(story.rebalances)
+        story.feed(event)
+        self._rows += len(story.rebalances) - kept
+        if self._rows > MOST_ROWS:
+            self._keep_fewer()
+
+    def _keep_fewer(self) -> None:
+        """Groups with many rebalances drop the oldest ones, until all groups have room."""
+        while self._rows > MOST_ROWS and self.most_rows > LEAST_ROWS:
+            self.most_rows = max(LEAST_ROWS, self.most_rows * 3 // 4)
+            for story in self._stories.values():
+                story.keep_last(self.most_rows)
+            self._rows = sum(len(story.rebalances) for story in self._stories.values())
 
     def _timed(self, group: str, name: str, seconds: float) -> None:
         latest = self._latest.get(group)
@@ -171,6 +198,7 @@ class Explainer:
         ahead = {skew.file: skew.seconds for skew in self.skews}
         for story in self._stories.values():
             story.finish()
+            self.dropped += story.total - len(story.rebalances)
             if ahead:
                 story.replace([_earlier(r, ahead.get(r.place.file, 0.0)) for r in story.rebalances])
         for key in self._servers:
@@ -224,7 +252,13 @@ class Explainer:
         if story is None:
             if len(self._stories) >= MOST_GROUPS:
                 return None
-            story = Story(group=event.group, partition=event.partition)
+            story = Story(
+                group=event.group,
+                partition=event.partition,
+                rebalances=deque(maxlen=self.most_rows),
+                clients_room=self.clients_room,
+                ownership=Ownership(room=self.steps_room),
+            )
             self._stories[event.group, event.partition] = story
         self._latest[event.group] = story
         return story

@@ -18,6 +18,7 @@ from kohort.explain.events import Event, Kind, Place, Side
 from kohort.explain.ownership import Owned, Ownership
 from kohort.explain.partition_lists import partitions_in
 from kohort.explain.reading import client_of
+from kohort.explain.room import Room
 
 MOST_REBALANCES: Final = 2_000
 _REAL_S: Final = 1e9
@@ -29,7 +30,8 @@ _STATES: Final = (
     ("does not exist", "Dead"),
 )
 """Parts of the messages of the tool, with the states that they mean."""
-MOST_CLIENTS: Final = 10_000
+MOST_CLIENTS: Final = 50_000
+"""Names of clients that the stories of all groups keep together."""
 _MOST_EXAMPLES: Final = 3
 _MOST_EXPIRED: Final = 1_000
 _SOON_S: Final = 1.0
@@ -202,6 +204,8 @@ class Story:
     dated: bool = False
     total: int = 0
     """Rebalances in all; `rebalances` has the last ones."""
+    clients_room: Room = field(default_factory=lambda: Room(MOST_CLIENTS))
+    """Stories of one explainer share the room for names of clients."""
     rebalances: deque[Rebalance] = field(default_factory=lambda: deque(maxlen=MOST_REBALANCES))
     counts: Counter[Kind] = field(default_factory=Counter)
     causes: Counter[Cause] = field(default_factory=Counter)
@@ -226,7 +230,7 @@ class Story:
     ownership: Ownership = field(default_factory=Ownership)
     """As clients tell it."""
     clients: dict[str, str] = field(default_factory=dict)
-    """Clients that told something, with the last file of each, at most `MOST_CLIENTS`."""
+    """Clients that told something, with the last file of each."""
     listing: Listing = field(default_factory=Listing)
     expired_at: list[float] = field(default_factory=list)
     """The first times at which members expired."""
@@ -286,11 +290,17 @@ class Story:
             self._keep(unfinished)
         self._client.clear()
 
+    def keep_last(self, most: int) -> None:
+        """From now on, keep only so many rebalances, the last ones."""
+        self.rebalances = deque(self.rebalances, maxlen=most)
+
     def replace(self, rebalances: list[Rebalance]) -> None:
         """Take rebalances that were completed with those of other sources."""
         self.total += len(rebalances) - len(self.rebalances)
+        self.causes.subtract(each.cause for each in self.rebalances)
+        self.causes.update(each.cause for each in rebalances)
+        self.causes = +self.causes  # without the causes that no rebalance has any more
         self.rebalances = deque(rebalances, maxlen=MOST_REBALANCES)
-        self.causes = Counter(each.cause for each in rebalances)
         times = [each.ended for each in rebalances if each.ended is not None]
         if times:
             self.dated |= max(times) > _REAL_S
@@ -338,14 +348,23 @@ class Story:
         if event.kind not in _CULPRITS:
             return
         self._culprit = event
-        if event.kind in {Kind.LEFT, Kind.EXPIRED}:
-            self.left_clients[event.client or event.member] += 1
+        client = event.client or event.member
+        noted = event.kind in {Kind.LEFT, Kind.EXPIRED} and self._noted(client)
+        if noted:
+            self.left_clients[client] += 1
         if gave_nothing_up(event):
             self.too_slow += 1
         elif event.kind is Kind.EXPIRED and event.at is not None:
-            self._expired[event.client or event.member] = event.at
+            if noted:
+                self._expired[client] = event.at
             if len(self.expired_at) < _MOST_EXPIRED:
                 self.expired_at.append(event.at)
+
+    def _noted(self, client: str) -> bool:
+        """Whether this client of the coordinator's lines is counted by its name."""
+        return (
+            client in self.joined_clients or client in self.left_clients or self.clients_room.take()
+        )
 
     def _begun(self, event: Event) -> dict[str, Any]:
         told = reason_of(event.reason)
@@ -357,8 +376,8 @@ class Story:
         if told.cause is Cause.LEFT and culprit is not None and culprit.member == told.member:
             # The Java coordinator writes the client's reason in the line about the member only.
             told = told._replace(client_reason=told.client_reason or culprit.reason)
-        if told.cause is Cause.NEW_MEMBER:
-            client = client_of(told.member) or told.member
+        client = client_of(told.member) or told.member
+        if told.cause is Cause.NEW_MEMBER and self._noted(client):
             self.joined_clients[client] += 1
             if self.left_clients[client] > self.returned[client]:
                 self.returned[client] += 1
@@ -392,8 +411,9 @@ class Story:
 
     def _feed_client(self, event: Event) -> None:
         key = event.source or event.client or event.maker
-        if key in self.clients or len(self.clients) < MOST_CLIENTS:
-            self.clients[key] = event.place.file
+        if key not in self.clients and not self.clients_room.take():
+            return
+        self.clients[key] = event.place.file
         self._follow(key, event)
         begun = self._client.get(key)
         match event.kind:

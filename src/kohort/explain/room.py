@@ -1,0 +1,26 @@
+"""Room for things that the stories of all groups keep together.
+
+In: requests to keep one more thing. Out: whether there is room. Must not know: the things.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class Room:
+    """So many things may be kept."""
+
+    most: int
+    used: int = 0
+    refused: int = 0
+    """Requests for which there was no room."""
+
+    def take(self) -> bool:
+        """Whether one more thing may be kept; the request is counted if not."""
+        if self.used < self.most:
+            self.used += 1
+            return True
+        self.refused += 1
+        return False
