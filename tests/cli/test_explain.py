@@ -49,7 +49,7 @@ def story(tmp_path: Path) -> Path:
     return write(tmp_path / "broker.log", *STORY)
 
 
-def test_what_is_counted_and_no_longer_kept_is_told(
+def test_a_note_tells_how_much_is_no_longer_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(explaining, "MOST_ROWS", 30)

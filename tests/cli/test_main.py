@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from kohort.cli import main as main_module
 from kohort.cli.main import COMMANDS, cli, main
-from kohort.cli.output import table
+from kohort.cli.output import table, wrapped
 from kohort.model.errors import ConfigError
 
 
@@ -96,3 +96,28 @@ def test_tables_are_as_wide_as_their_content_and_show_missing_values() -> None:
         "a-long-name  -",
         "b            12",
     ]
+
+
+def test_tables_on_a_narrow_terminal_are_broken_between_columns() -> None:
+    rows = [["2026-03-01 10:00:00", "a new member joined", "m-1", 3]]
+    columns = ["WHEN", "BECAUSE", "MEMBER", "MEMBERS"]
+    assert table(columns, rows, width=31).splitlines() == [
+        "WHEN",
+        "    BECAUSE              MEMBER",
+        "    MEMBERS",
+        "2026-03-01 10:00:00",
+        "    a new member joined  m-1",
+        "    3",
+    ]
+    assert table(columns, rows, width=57) == table(columns, rows)
+    assert len(table(columns, rows, width=56).splitlines()) == 4
+
+
+def test_lines_are_broken_between_words_and_long_words_stay_whole() -> None:
+    line = "    proof: a-long-name-of-a-file.log:12, b.log:1"
+    assert wrapped(line, 24).splitlines() == [
+        "    proof:",
+        "        a-long-name-of-a-file.log:12,",
+        "        b.log:1",
+    ]
+    assert wrapped(line, None) == line

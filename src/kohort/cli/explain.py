@@ -26,6 +26,8 @@ from kohort.cli.output import (
     note,
     print_json,
     table,
+    terminal_width,
+    wrapped,
     writing,
 )
 from kohort.dashboard.assets import asset, drawing
@@ -96,7 +98,8 @@ def explain(
         told = [_as_json(each) for each in found]
         print_json({"groups": told, "logs": [log.as_json() for log in logs]})
     elif found:
-        click.echo("\n\n".join("\n".join(_lines(each)) for each in found))
+        width = terminal_width()
+        click.echo("\n\n".join("\n".join(_lines(each, width)) for each in found))
     else:
         click.echo("No such group." if groups else "No line tells anything about a group.")
 
@@ -104,26 +107,27 @@ def explain(
 # -- text -----------------------------------------------------------------------------------------
 
 
-def _lines(explained: Explained) -> Iterator[str]:
+def _lines(explained: Explained, width: int | None) -> Iterator[str]:
+    """The text about a group; on a terminal, lines are broken between words or columns."""
     story = explained.story
-    yield _headline(explained)
+    yield wrapped(_headline(explained), width)
     rows = list(story.rebalances)[-_SHOWN:]
     if rows:
         columns = ["WHEN", "GENERATION", "BECAUSE", "MEMBER", "JOIN", "LEADER", "MEMBERS"]
         moves = any(each.moved is not None or each.stops for each in rows)
         columns += ["MOVED", "NEEDLESS", "STOPPED", "COST", "AGAIN"] * moves
-        yield table(columns, (_row(each, story, moves) for each in rows))
+        yield table(columns, (_row(each, story, moves) for each in rows), width=width)
     if story.total > len(rows):
         yield f"… and {story.total - len(rows):,} rebalances before these"
     for finding in explained.findings:
-        yield f"* {finding.name}: {safe(finding.says)} [{finding.known.value}]"
+        yield wrapped(f"* {finding.name}: {safe(finding.says)} [{finding.known.value}]", width)
         if finding.advice:
-            yield f"    do: {safe(finding.advice)}"
+            yield wrapped(f"    do: {safe(finding.advice)}", width)
         if finding.effect:
-            yield f"    tried: {finding.effect}"
+            yield wrapped(f"    tried: {finding.effect}", width)
         places = ", ".join(f"{place.file}:{place.line}" for place in finding.evidence)
         if places:
-            yield f"    proof: {places}"
+            yield wrapped(f"    proof: {places}", width)
 
 
 def _headline(explained: Explained) -> str:

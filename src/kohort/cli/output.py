@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TextIO, TypeVar
 
 import click
 
@@ -20,6 +21,8 @@ from kohort.host.settings import read_properties
 from kohort.model.errors import ConfigError
 
 MISSING: Final = "-"
+_CONTINUED: Final = "    "
+"""In front of a line that goes on with the line above."""
 
 FILE: Final = click.Path(path_type=Path, dir_okay=False)
 DIRECTORY: Final = click.Path(path_type=Path, file_okay=False)
@@ -83,17 +86,38 @@ def configured() -> dict[str, str]:
     return {} if context is None else context.meta.get(_CONFIGURED, {})
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Rows under their headings as text; columns are as wide as their content."""
+def table(
+    columns: Sequence[str], rows: Iterable[Sequence[object]], *, width: int | None = None
+) -> str:
+    """Rows under their headings as text; columns are as wide as their content.
+
+    Args:
+        columns: the headings.
+        rows: a value for each column.
+        width: a longer row goes on in further lines, broken between two columns; None: a row is
+            one line.
+    """
     cells = [[_text(cell) for cell in row] for row in rows]
     widths = [len(column) for column in columns]
     for row in cells:
         widths = [max(width, len(cell)) for width, cell in zip(widths, row, strict=True)]
-    lines = [columns, *cells]
+    parts = _parts(widths, width)
     return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-        for line in lines
+        _CONTINUED * (part.start > 0) + "  ".join(map(str.ljust, line[part], widths[part])).rstrip()
+        for line in ([*columns], *cells)
+        for part in parts
     )
+
+
+def _parts(widths: Sequence[int], most: int | None) -> list[slice]:
+    """The columns of each line of a row."""
+    parts, begin, used = [], 0, 0
+    for number, width in enumerate(widths):
+        if most is not None and number > begin and used + width > most:
+            parts.append(slice(begin, number))
+            begin, used = number, len(_CONTINUED)
+        used += width + 2
+    return [*parts, slice(begin, len(widths))]
 
 
 def _text(cell: object) -> str:
@@ -147,14 +171,38 @@ def name_and_value(option: str, text: str) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
+def terminal_width(stream: TextIO | None = None) -> int | None:
+    """Columns of the terminal; None if the stream (standard output) is no terminal."""
+    return shutil.get_terminal_size().columns if (stream or sys.stdout).isatty() else None
+
+
 def fit(line: str) -> str:
     """Cut a line to the terminal's width; without a terminal the line stays whole."""
-    if not sys.stdout.isatty():
+    width = terminal_width()
+    return line if width is None or len(line) <= width else line[: width - 1] + "…"
+
+
+def wrapped(line: str, width: int | None) -> str:
+    """A line broken between words; a word that is longer than the width stays whole.
+
+    Args:
+        line: further lines are indented by four more columns than this line.
+        width: None: the line stays whole.
+    """
+    if width is None:
         return line
-    width = shutil.get_terminal_size().columns
-    return line if len(line) <= width else line[: width - 1] + "…"
+    text = line.lstrip(" ")
+    indent = line[: len(line) - len(text)]
+    return textwrap.fill(
+        text,
+        width,
+        initial_indent=indent,
+        subsequent_indent=indent + _CONTINUED,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def note(text: str) -> None:
     """Print a remark on standard error, apart from the output for pipes."""
-    click.echo(text, err=True)
+    click.echo(wrapped(text, terminal_width(sys.stderr)), err=True)
