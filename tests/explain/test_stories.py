@@ -331,7 +331,7 @@ def test_all_groups_together_keep_a_bounded_number_of_client_names(
     assert (len(told["g"].left_clients), len(told["g"].joined_clients)) == (10, 0)
     assert (told["g"].total, told["g"].counts[Kind.LEFT]) == (40, 20)
     assert (told["h"].clients, told["h"].counts[Kind.JOINING]) == ({}, 20)
-    assert explainer.clients_room.refused == 10 + 20 + 20
+    assert explainer.clients_limit.refused == 10 + 20 + 20
 
 
 def test_the_reason_of_a_member_that_left_is_that_of_its_own_line() -> None:

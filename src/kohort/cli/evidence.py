@@ -80,14 +80,14 @@ def remarks_of(logs: Files, explainer: Explainer) -> Iterator[str]:
             f"{explainer.dropped:,} older rebalances are counted and no longer kept: tables and "
             f"patterns use the last {explainer.most_rows:,} of each group"
         )
-    if (room := explainer.clients_room).refused:
+    if (limit := explainer.clients_limit).refused:
         yield (
-            f"{room.refused:,} events of further clients after the first {room.most:,} are "
+            f"{limit.refused:,} events of further clients after the first {limit.most:,} are "
             "counted, but not by client"
         )
-    if (room := explainer.steps_room).refused:
+    if (limit := explainer.steps_limit).refused:
         yield (
-            f"{room.refused:,} reports of clients after the first {room.most:,} are not used for "
+            f"{limit.refused:,} reports of clients after the first {limit.most:,} are not used for "
             "the owners of partitions and the times without an owner"
         )
 

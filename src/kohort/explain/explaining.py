@@ -18,10 +18,10 @@ from kohort.explain.findings import Finding
 from kohort.explain.generations import Committed, Generations, Planner, Settled
 from kohort.explain.joining import joined, one_row_each, with_clients
 from kohort.explain.lag import MOST_ASKED, MOST_KEPT, Commits, Ends
+from kohort.explain.limits import Limit
 from kohort.explain.many_groups import expired_together
 from kohort.explain.ownership import MOST_STEPS, Ownership
 from kohort.explain.patterns.rules import findings
-from kohort.explain.room import Room
 from kohort.explain.server_groups import Bumped, Reconciled, ServerGroup, ServerMember
 from kohort.explain.skews import Skew, Skews
 from kohort.explain.stories import MOST_CLIENTS, MOST_REBALANCES, Rebalance, Story
@@ -82,8 +82,8 @@ class Explainer:
         """Rebalances that are counted and no longer kept; known at the end."""
         self._rows = 0
         """Rebalances that all groups keep."""
-        self.clients_room = Room(MOST_CLIENTS)
-        self.steps_room = Room(MOST_STEPS)
+        self.clients_limit = Limit(MOST_CLIENTS)
+        self.steps_limit = Limit(MOST_STEPS)
 
     def feed_all(self, items: Iterable[Told]) -> Explainer:
         """Take events, records and commits in the order of their times; returns this explainer."""
@@ -160,7 +160,7 @@ class Explainer:
             self._keep_fewer()
 
     def _keep_fewer(self) -> None:
-        """Groups with many rebalances drop the oldest ones, until all groups have room."""
+        """Groups with many rebalances drop the oldest ones, until `MOST_ROWS` are kept."""
         while self._rows > MOST_ROWS and self.most_rows > LEAST_ROWS:
             self.most_rows = max(LEAST_ROWS, self.most_rows * 3 // 4)
             for story in self._stories.values():
@@ -256,8 +256,8 @@ class Explainer:
                 group=event.group,
                 partition=event.partition,
                 rebalances=deque(maxlen=self.most_rows),
-                clients_room=self.clients_room,
-                ownership=Ownership(room=self.steps_room),
+                clients_limit=self.clients_limit,
+                ownership=Ownership(limit=self.steps_limit),
             )
             self._stories[event.group, event.partition] = story
         self._latest[event.group] = story

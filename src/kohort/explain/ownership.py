@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from kohort.explain.amounts import Known, Stop
-from kohort.explain.room import Room
+from kohort.explain.limits import Limit
 
 MOST_STEPS: Final = 200_000
-"""Reports of clients that are kept until the sources end; groups may share this room."""
+"""Reports of clients that are kept until the sources end; groups may share this limit."""
 _NOTED_S: Final = 0.1
 """Signs of life of one client are noted so far apart."""
 MOST_KEPT: Final = 50_000
@@ -61,7 +61,7 @@ class Ownership:
     again: list[Again] = field(default_factory=list)
     delivered: bool = False
     """Whether deliveries are known: then no value in ``again`` means no duplicates."""
-    room: Room = field(default_factory=lambda: Room(MOST_STEPS))
+    limit: Limit = field(default_factory=lambda: Limit(MOST_STEPS))
     """For steps."""
     _steps: list[_Step] = field(default_factory=list)
     """Not yet followed."""
@@ -95,7 +95,7 @@ class Ownership:
 
     def _note(self, what: str, client: str, partitions: tuple[str, ...], at: float) -> None:
         self._noted[client] = at
-        if self.room.take():
+        if self.limit.take():
             self._steps.append(_Step(at, what, client, partitions))
 
     def _follow(self, step: _Step) -> None:
@@ -142,7 +142,7 @@ class Ownership:
         """
         skews = ahead or {}
         steps = [s._replace(at=s.at - skews.get(s.client, 0.0)) for s in self._steps]
-        self.room.used -= len(self._steps)
+        self.limit.used -= len(self._steps)
         self._steps.clear()
         for step in sorted(steps, key=lambda s: s.at):
             self._follow(step)

@@ -15,10 +15,10 @@ from typing import Any, Final
 from kohort.explain.amounts import Amount, Known, Stop, weakest
 from kohort.explain.causes import Cause, Reason, clients_cause, reason_of
 from kohort.explain.events import Event, Kind, Place, Side
+from kohort.explain.limits import Limit
 from kohort.explain.ownership import Owned, Ownership
 from kohort.explain.partition_lists import partitions_in
 from kohort.explain.reading import client_of
-from kohort.explain.room import Room
 
 MOST_REBALANCES: Final = 2_000
 _REAL_S: Final = 1e9
@@ -204,8 +204,8 @@ class Story:
     dated: bool = False
     total: int = 0
     """Rebalances in all; `rebalances` has the last ones."""
-    clients_room: Room = field(default_factory=lambda: Room(MOST_CLIENTS))
-    """Stories of one explainer share the room for names of clients."""
+    clients_limit: Limit = field(default_factory=lambda: Limit(MOST_CLIENTS))
+    """Stories of one explainer share the limit of names of clients."""
     rebalances: deque[Rebalance] = field(default_factory=lambda: deque(maxlen=MOST_REBALANCES))
     counts: Counter[Kind] = field(default_factory=Counter)
     causes: Counter[Cause] = field(default_factory=Counter)
@@ -363,7 +363,9 @@ class Story:
     def _noted(self, client: str) -> bool:
         """Whether this client of the coordinator's lines is counted by its name."""
         return (
-            client in self.joined_clients or client in self.left_clients or self.clients_room.take()
+            client in self.joined_clients
+            or client in self.left_clients
+            or self.clients_limit.take()
         )
 
     def _begun(self, event: Event) -> dict[str, Any]:
@@ -411,7 +413,7 @@ class Story:
 
     def _feed_client(self, event: Event) -> None:
         key = event.source or event.client or event.maker
-        if key not in self.clients and not self.clients_room.take():
+        if key not in self.clients and not self.clients_limit.take():
             return
         self.clients[key] = event.place.file
         self._follow(key, event)

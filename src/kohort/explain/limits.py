@@ -1,6 +1,6 @@
-"""Room for things that the stories of all groups keep together.
+"""A limit of the number of things that the stories of all groups keep together.
 
-In: requests to keep one more thing. Out: whether there is room. Must not know: the things.
+In: requests to keep one more thing. Out: whether it may be kept. Must not know: the things.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 
 @dataclass(slots=True)
-class Room:
+class Limit:
     """So many things may be kept."""
 
     most: int
     used: int = 0
     refused: int = 0
-    """Requests for which there was no room."""
+    """Requests after the limit was reached."""
 
     def take(self) -> bool:
         """Whether one more thing may be kept; the request is counted if not."""
