@@ -200,7 +200,8 @@ def _run(
     try:
         ending = run_pipeline(config, report, stop, started, drain=drain)
     except PipelineFailed as error:
-        # The arguments are right, so status 1: a supervisor may start the command again.
+        # The arguments are right, so status 1: a supervisor may start the command again. All other
+        # errors, a full disk among them, need a person first: status 2.
         note(f"kohort: {error}")
         sys.exit(1)
     if stop.is_set() and not application:

@@ -24,7 +24,9 @@ _CONFIG_ERROR: Final = re.compile(r"kohort\.model\.errors\.ConfigError: (.+)")
 _KOHORT_ERROR: Final = re.compile(r"kohort\.[a-z_.]+\.[A-Za-z]+: (.+)")
 _SPARK_ERROR: Final = re.compile(r"pyspark\.errors\.[a-z_.]+\.[A-Za-z]+: (.+)")
 _PYTHON_ERROR: Final = re.compile(r"^([A-Za-z_.]*(?:Error|Exception|Interrupt)\b.*)$", re.MULTILINE)
-_FULL: Final = re.compile(r"(?:No space left on device|Disk quota exceeded)(?:: '([^'\n]+)')?")
+_FULL: Final = re.compile(
+    r"(?:No space left on device|Disk quota exceeded|disk is full)(?:: '([^'\n]+)')?"
+)
 _TASK_ENDED: Final = re.compile(r"Python worker exited unexpectedly \([^)]*\)")
 _SOURCE_ENDED: Final = re.compile(
     r"terminated with exception: ((?:Broken pipe|Connection reset|Socket closed)[^\n]*|null)"
@@ -41,6 +43,10 @@ class PipelineFailed(KohortError):
 
 class PythonLate(PipelineFailed):
     """The source's process did not connect to Spark in time (ADR 0041). Nothing was read."""
+
+
+class NoSpace(KohortError):
+    """A disk is full. All earlier batches are committed; a new start waits for free space."""
 
 
 def explained(error: Exception, java_status: int | None = None) -> KohortError:
@@ -61,7 +67,8 @@ def explained(error: Exception, java_status: int | None = None) -> KohortError:
     configured = _CONFIG_ERROR.findall(text)
     if configured:
         return ConfigError(configured[-1].strip())
-    return PipelineFailed(f"the query stopped: {_sentence(text)}")
+    kind = NoSpace if _FULL.search(text) else PipelineFailed
+    return kind(f"the query stopped: {_sentence(text)}")
 
 
 def _sentence(text: str) -> str:
