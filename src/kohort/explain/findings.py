@@ -7,7 +7,7 @@ lines, bounded by the lines that are there, or assumed from the defaults of clie
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -132,9 +132,9 @@ def events_of(story: Story, *kinds: Kind) -> list[Event]:
     return [event for kind in kinds for event in story.examples.get(kind, [])]
 
 
-def places_of(events: list[Event]) -> tuple[Place, ...]:
-    """The places of at most three events, as evidence."""
-    return tuple(event.place for event in events[:3])
+def places_of(told: Iterable[Event | Rebalance]) -> tuple[Place, ...]:
+    """The first three places, as evidence; one line may tell of several events or rebalances."""
+    return tuple(dict.fromkeys(each.place for each in told))[:3]
 
 
 def rest_between(first: Rebalance, second: Rebalance) -> float | None:

@@ -27,13 +27,13 @@ TRIED: Final = {
     ),
     "slow joiner": (
         "in the lab (3 members, 12 partitions, eager; one restart while another member "
-        "does not poll for 40 s) 1 rebalances, 323 dead partition-seconds, longest gap 41"
+        "does not poll for 40 s) 1 rebalance, 323 dead partition-seconds, longest gap 41"
         " s; with a batch of 2 s: 2 rebalances, 56 dead partition-seconds, longest gap 5 "
         "s"
     ),
     "crash loop": (
         "in the lab (3 members, 12 partitions, eager; three crashes, each back after 5 s)"
-        " 1 rebalances, 1215 dead partition-seconds, longest gap 106 s; with consumers "
+        " 1 rebalance, 1215 dead partition-seconds, longest gap 106 s; with consumers "
         "that are closed: 6 rebalances, 143 dead partition-seconds, longest gap 5 s"
     ),
     "members do not leave": (
@@ -44,23 +44,23 @@ TRIED: Final = {
     ),
     "instance id of a Deployment's pod": (
         "in the lab (3 members, 12 partitions, eager; a static member ends, and a new id "
-        "comes in its place after 3 s) 1 rebalances, 517 dead partition-seconds, longest "
+        "comes in its place after 3 s) 1 rebalance, 517 dead partition-seconds, longest "
         "gap 46 s; with the same group.instance.id again: 0 rebalances, 16 dead "
         "partition-seconds, longest gap 4 s"
     ),
     "initial delay too short": (
         "in the lab (3 members, 12 partitions, eager; three processes start 2 s apart, "
         "without an initial delay) 2 rebalances, 30 dead partition-seconds, longest gap 2"
-        " s; with 10 s: 1 rebalances, 252 dead partition-seconds, longest gap 21 s"
+        " s; with 10 s: 1 rebalance, 252 dead partition-seconds, longest gap 21 s"
     ),
     "members come and go": (
         "in the lab (3 members, 12 partitions, eager; three times a member comes for half"
         " a minute) 6 rebalances, 133 dead partition-seconds, longest gap 5 s; with one "
-        "that stays: 1 rebalances, 18 dead partition-seconds, longest gap 2 s"
+        "that stays: 1 rebalance, 18 dead partition-seconds, longest gap 2 s"
     ),
     "heartbeats too rare": (
         "in the lab (3 members, 12 partitions, eager; one pause of 8 s, a session of 10 "
-        "s, a heartbeat each 9 s) 1 rebalances, 81 dead partition-seconds, longest gap 8 "
+        "s, a heartbeat each 9 s) 1 rebalance, 81 dead partition-seconds, longest gap 8 "
         "s; with 3 s: 0 rebalances, 32 dead partition-seconds, longest gap 8 s"
     ),
     "polls near the limit": (

@@ -209,7 +209,8 @@ def _run(deployment: Deployment, change: Change) -> Metrics:
 
 def _cost(metrics: Metrics) -> str:
     seconds = metrics.unavailable_ms / 1_000
+    rebalances = "1 rebalance" if metrics.rebalances == 1 else f"{metrics.rebalances} rebalances"
     return (
-        f"{metrics.rebalances} rebalances, {seconds:.0f} dead partition-seconds, longest gap "
+        f"{rebalances}, {seconds:.0f} dead partition-seconds, longest gap "
         f"{metrics.longest_stop_ms / 1_000:.0f} s"
     )

@@ -64,7 +64,7 @@ def leader(story: Story) -> Iterator[Finding]:
             "until the wait ended.",
             advice="The leader is stuck in its assignor, or its SyncGroup is refused: look at the "
             "log of the member that the coordinator named as leader before.",
-            evidence=tuple(r.place for r in waiting[:3]),
+            evidence=places_of(waiting),
         )
     late = events_of(story, Kind.LEADER_REPLACED)
     if late:
@@ -107,7 +107,7 @@ def storing(story: Story) -> Iterator[Finding]:
         "Use fewer members or topics, or raise max.message.bytes of __consumer_offsets "
         "(message.max.bytes of the brokers).",
         known=Known.MEASURED if large or replicas else Known.ASSUMED,
-        evidence=places_of(told) or tuple(r.place for r in begun[:3]),
+        evidence=places_of(told) or places_of(begun),
     )
 
 

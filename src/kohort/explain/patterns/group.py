@@ -67,7 +67,7 @@ def storm(story: Story) -> Iterator[Finding]:
         says=f"Rebalances follow each other without rest{every}; the generation is {high:,}."
         f"{mostly}",
         advice=_storm_advice(story),
-        evidence=tuple(r.place for pair in chained[:2] for r in pair)[:3] or places_of(failed),
+        evidence=places_of(r for pair in chained for r in pair) or places_of(failed),
     )
 
 
@@ -201,7 +201,7 @@ def crash_loop(story: Story) -> Iterator[Finding]:
             advice="A process dies and starts again, or makes a new consumer for each attempt and "
             "does not close the old one. Close consumers, and look why the process ends.",
             known=Known.BOUNDED,
-            evidence=tuple(r.place for r in events[:3]),
+            evidence=places_of(events),
         )
 
 

@@ -61,7 +61,7 @@ def poll_interval(story: Story) -> Iterator[Finding]:
         advice="Processing between two polls takes too long. Take fewer records a poll "
         "(max.poll.records), make processing quicker, or raise max.poll.interval.ms above the "
         "longest processing time.",
-        evidence=places_of(events) or tuple(r.place for r in told[:3]),
+        evidence=places_of(events) or places_of(told),
     )
 
 
@@ -221,7 +221,7 @@ def others(story: Story) -> Iterator[Finding]:
             "that is busy between two polls."
         ),
         known=Known.BOUNDED,
-        evidence=places_of(events) or tuple(r.place for r in begun[:3]),
+        evidence=places_of(events) or places_of(begun),
     )
 
 

@@ -40,7 +40,7 @@ def pod_names(story: Story) -> Iterator[Finding]:
             advice="Use a StatefulSet, or another name that the next process has again. Otherwise "
             "leave group.instance.id out: then a member that stops can leave the group.",
             known=Known.BOUNDED,
-            evidence=tuple(r.place for r in named[:3]) or places_of(events),
+            evidence=places_of(named) or places_of(events),
         )
 
 
@@ -107,7 +107,7 @@ def short_lives(story: Story) -> Iterator[Finding]:
         "costs two rebalances.",
         advice="If an autoscaler starts them, let it wait longer before it scales down "
         "(stabilizationWindowSeconds, cooldownPeriod) than a rebalance and the catching up take.",
-        evidence=tuple(each.place for each, _ in short[:3]),
+        evidence=places_of(each for each, _ in short),
     )
 
 
