@@ -221,7 +221,7 @@ class AsyncPod(Pod):
         of = self.behaviour
         found: dict[str, object] = {
             "kohort.move.cost.ms": of.move_cost_ms,
-            "kohort.moves.interval.ms": of.moves_interval_ms,
+            "kohort.moves.interval.ms": of.moves_interval_ms if of.max_moves_per_round else 0,
         }
         if of.move_cost_ms:
             found["scheduled.rebalance.max.delay.ms"] = "auto"

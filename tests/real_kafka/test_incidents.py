@@ -222,7 +222,7 @@ def test_a_coordinator_that_is_killed_is_named_and_no_member_is_blamed(
             assert bystander.status().generation >= generation
             found = explained(narrow_kafka, group)
     loaded = found["events"].get("group loaded by a coordinator", 0)
-    assert loaded == 1, "the new coordinator read the group from its topic"
+    assert loaded >= 1, "the new coordinator read the group from its topic"
     blamed = [r for r in found["rebalances"] if (r["began"] or 0) > killed_at and r["member"]]
     assert [r["cause"] for r in blamed if r["cause"] == "a member's session expired"] == []
     assert "coordinator moved" in {each["name"] for each in found["findings"]}
