@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Iterator
 
 import confluent_kafka
 import pytest
 
+from kohort.client import fetching
 from kohort.client.config import parse_client_settings
 from kohort.client.errors import Closed, WrongUse
 from kohort.client.fetching import FetchProblem, ProblemKind, RecordFetcher, SparingLog
@@ -171,6 +173,34 @@ def test_closed_fetcher_raises_closed(bootstrap: str) -> None:
     fetcher.close()
     with pytest.raises(Closed):
         fetcher.take(1, 0)
+
+
+class Standstill:
+    """A consumer of librdkafka with a close that waits until it is released."""
+
+    def __init__(self) -> None:
+        self.released, self.ended = threading.Event(), threading.Event()
+
+    def close(self) -> None:
+        self.released.wait(30)
+        self.ended.set()
+
+
+def test_a_close_returns_although_librdkafka_never_ends(
+    fetcher: RecordFetcher, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    usual, standstill = fetcher._consumer, Standstill()
+    monkeypatch.setattr(fetching, "END_S", 0.05)
+    monkeypatch.setattr(fetcher, "_consumer", standstill)
+    fetcher.close()
+    assert not standstill.ended.is_set()
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "librdkafka has not ended after" in caplog.text
+    with pytest.raises(Closed):
+        fetcher.take(1, 0.0)
+    standstill.released.set()
+    assert standstill.ended.wait(10)
+    usual.close()
 
 
 def test_a_setting_that_librdkafka_refuses() -> None:

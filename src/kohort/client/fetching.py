@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import ctypes
 import logging
+import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
@@ -35,6 +36,9 @@ LOG: Final = logging.getLogger(__name__)
 
 _METADATA_WAIT_S: Final = 0.3
 """Longest wait for a new topic's leaders; partitions that are read already must not feel it."""
+
+END_S: Final = 10.0
+"""Longest wait for the end of librdkafka, which usually takes milliseconds."""
 
 _REPEAT_S: Final = 30.0
 """A complaint of librdkafka of the same kind is passed on again after so many seconds."""
@@ -286,16 +290,30 @@ class RecordFetcher:
         return [problem for problem in found if problem.partition in self._starts]
 
     def keep(self) -> None:
-        """Never free librdkafka's consumer, which would wait for threads of a parent process."""
+        """Never free librdkafka's consumer, which would wait for threads that never end."""
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._consumer))
 
     def close(self) -> None:
-        """Stop everything. Closing twice is harmless."""
-        if not self._closed:
-            self._closed = True
-            self._starts.clear()
-            self._paused = frozenset()
-            self._consumer.close()
+        """Stop everything. Closing twice is harmless.
+
+        librdkafka may never come to an end (ADR 0075). Then this returns after `END_S` seconds, the
+        log warns, and librdkafka's threads stay until the process ends.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        self._starts.clear()
+        self._paused = frozenset()
+        ending = threading.Thread(target=self._consumer.close, name="librdkafka-end", daemon=True)
+        ending.start()
+        ending.join(END_S)
+        if ending.is_alive():
+            self.keep()
+            LOG.warning(
+                "librdkafka has not ended after %d s (its issue 4514): its threads and connections "
+                "stay until this process ends; all records and commits are as they should be",
+                END_S,
+            )
 
     def _hurry(self, topics: set[str]) -> None:
         """Make librdkafka look up the leaders of topics that it does not know.
