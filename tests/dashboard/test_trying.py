@@ -1,4 +1,4 @@
-"""What-if of the dashboard: the requests of a browser, the progress, the costs, a cancelled run."""
+"""Comparisons of the dashboard: the requests of a browser, the progress, the costs, a cancel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What-if for the groups of a dashboard: one comparison at a time, in processes of its own.
+"""Comparisons of policies and settings for a dashboard, one at a time, in processes of their own.
 
 In: the name of a group, changes of policies and settings. Out: messages for browsers: the progress,
 then the costs side by side. Must not know: HTTP, how evidence is read.

@@ -133,7 +133,7 @@ def events_of(story: Story, *kinds: Kind) -> list[Event]:
 
 
 def places_of(told: Iterable[Event | Rebalance]) -> tuple[Place, ...]:
-    """The first three places, as evidence; one line may tell of several events or rebalances."""
+    """The first three places, as evidence; several events or rebalances may come from one line."""
     return tuple(dict.fromkeys(each.place for each in told))[:3]
 
 

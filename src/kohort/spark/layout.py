@@ -12,6 +12,8 @@ from __future__ import annotations
 import zlib
 from pathlib import Path
 
+from kohort.model.ids import TopicPartition
+
 DELTA_LOG = "_delta_log"
 DATA = "data"
 DEAD_LETTERS = "_kohort/dead-letters"
@@ -32,6 +34,16 @@ DEAD_LETTER = "dead_letter"
 
 HIDDEN = "__kohort_"
 """Prefix of columns that kohort adds to the user's columns."""
+
+
+def partition_of_file(path: str) -> TopicPartition | None:
+    """The partition in a path DATA/TOPIC/PARTITION/... below a table; None in all other paths."""
+    for folder in (DATA, DEAD_LETTERS):
+        topic, _, rest = path.removeprefix(f"{folder}/").partition("/")
+        number, _, _ = rest.partition("/")
+        if path.startswith(f"{folder}/") and number.isdecimal():
+            return TopicPartition(topic, int(number))
+    return None
 
 
 def is_delta(directory: Path) -> bool:

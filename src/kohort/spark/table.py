@@ -17,7 +17,14 @@ from typing import TYPE_CHECKING, Final
 from kohort.host.identity import this_host
 from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
-from kohort.spark.layout import COMPACTED, DATA, DEAD_LETTERS, DELTA_LOG, is_delta
+from kohort.spark.layout import (
+    COMPACTED,
+    DATA,
+    DEAD_LETTERS,
+    DELTA_LOG,
+    is_delta,
+    partition_of_file,
+)
 from kohort.spark.ledger import Ledger, ManifestRow
 from kohort.spark.one_host import OneHost
 from kohort.spark.partition_columns import NewTable
@@ -230,21 +237,11 @@ def clean(directory: Path, older_than_s: float) -> list[Orphan]:
         removed = [
             orphan
             for orphan in orphans_of(directory)
-            if orphan.age_s >= older_than_s and _partition_of(orphan) not in running
+            if orphan.age_s >= older_than_s and partition_of_file(orphan.path) not in running
         ]
         for orphan in removed:
             (directory / orphan.path).unlink(missing_ok=True)
     return removed
-
-
-def _partition_of(orphan: Orphan) -> TopicPartition | None:
-    """The partition in a path DATA/TOPIC/PARTITION/...; None for a path of another form."""
-    for folder in (DATA, DEAD_LETTERS):
-        topic, _, rest = orphan.path.removeprefix(f"{folder}/").partition("/")
-        number, _, _ = rest.partition("/")
-        if orphan.path.startswith(f"{folder}/") and number.isdecimal():
-            return TopicPartition(topic, int(number))
-    return None
 
 
 def _files(directory: Path) -> Iterator[Path]:

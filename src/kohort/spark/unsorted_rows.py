@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from kohort.model.ids import TopicPartition
-from kohort.spark.layout import DATA, DEAD_LETTERS, PLACE, RECORD_HASH
+from kohort.spark.layout import PLACE, RECORD_HASH, partition_of_file
 
 Array = Any
 """A numpy array of 64-bit integers."""
@@ -63,7 +63,7 @@ def read_rows(directory: Path, files: Mapping[str, int], partition: TopicPartiti
 
 def candidates(files: Iterable[str], partition: TopicPartition) -> list[str]:
     """The files that may have rows of a partition, by their paths."""
-    return sorted(path for path in files if _may_hold(path, partition))
+    return sorted(path for path in files if partition_of_file(path) in (partition, None))
 
 
 def _read(path: Path, partition: TopicPartition) -> tuple[Array, Array]:
@@ -90,12 +90,4 @@ def _group_may_hold(group: pq.RowGroupMetaData, number: int) -> bool:
         column = group.column(index)
         if column.path_in_schema == "partition" and column.is_stats_set:
             return bool(column.statistics.min <= number <= column.statistics.max)
-    return True
-
-
-def _may_hold(path: str, partition: TopicPartition) -> bool:
-    for folder in (DATA, DEAD_LETTERS):
-        parts = path.removeprefix(f"{folder}/").split("/")
-        if path.startswith(f"{folder}/") and len(parts) >= 3:
-            return parts[:2] == [partition.topic, str(partition.partition)]
     return True
