@@ -124,6 +124,14 @@ def test_rows_are_divided_by_all_values_and_keep_their_order() -> None:
     assert [values for values, _ in divided(flags, ("b", "n"))] == [("true", "1"), ("false", "1")]
 
 
+def test_many_columns_with_many_values_are_divided_without_an_overflow() -> None:
+    names = [f"c{number}" for number in range(8)]
+    column = pa.array([index % 300 for index in range(600)])
+    parts = list(divided(pa.RecordBatch.from_arrays([column] * 8, names), names))
+    assert [values for values, _ in parts] == [(str(index),) * 8 for index in range(300)]
+    assert {some.num_rows for _, some in parts} == {2}
+
+
 @pytest.mark.parametrize(
     ("names", "message"),
     [

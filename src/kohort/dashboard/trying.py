@@ -188,10 +188,9 @@ class Trying:
 
     def _runs(self, wanted: Sequence[Job]) -> Iterator[_Done]:
         """The results as they come, until the comparison is cancelled."""
-        # A fork would copy the threads of the server.
         if self._cancelled.is_set():
             return
-        context = multiprocessing.get_context("spawn")
+        context = multiprocessing.get_context("spawn")  # a fork would copy the server's threads
         with context.Pool(min(self._processes, len(wanted))) as pool:  # its end kills processes
             results = pool.imap_unordered(_do, wanted)
             left = len(wanted)

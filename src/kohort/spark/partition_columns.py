@@ -118,18 +118,18 @@ def divided(rows: pa.RecordBatch, names: Sequence[str]) -> Iterator[tuple[Values
         return
     rows = _without_empty(rows, names)
     codes = np.zeros(rows.num_rows, np.int64)
-    dictionaries: list[list[str | None]] = []
     for name in names:
         encoded = pc.dictionary_encode(rows.column(name), null_encoding="encode")
-        dictionaries.append([_text(name, each) for each in encoded.dictionary])
-        codes = codes * len(encoded.dictionary) + encoded.indices.to_numpy(zero_copy_only=False)
+        indices = encoded.indices.to_numpy(zero_copy_only=False)
+        pairs = pa.array(codes * len(encoded.dictionary) + indices)
+        codes = pc.dictionary_encode(pairs).indices.to_numpy(zero_copy_only=False).astype(np.int64)
     order = np.argsort(codes, kind="stable")
     cuts = np.flatnonzero(np.diff(codes[order])) + 1
     if len(cuts):
         rows = rows.take(pa.array(order))
-    edges = [0, *cuts.tolist(), rows.num_rows]
-    for begin, end in itertools.pairwise(edges):
-        yield _decoded(int(codes[order[begin]]), dictionaries), rows.slice(begin, end - begin)
+    for begin, end in itertools.pairwise([0, *cuts.tolist(), rows.num_rows]):
+        values = tuple(_text(name, rows.column(name)[begin]) for name in names)
+        yield values, rows.slice(begin, end - begin)
 
 
 def folders_of(names: Sequence[str], values: Values) -> str:
@@ -177,11 +177,3 @@ def _plain(value: Any) -> str | None:
     if value is None:
         return None
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _decoded(code: int, dictionaries: Sequence[Sequence[str | None]]) -> Values:
-    found: list[str | None] = []
-    for values in reversed(dictionaries):
-        code, index = divmod(code, len(values))
-        found.append(values[index])
-    return tuple(reversed(found))
