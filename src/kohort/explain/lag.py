@@ -4,7 +4,7 @@ In: commits in the order of the offsets topic; for some times, the end of each l
 a group at these times. Must not know: clusters, pages.
 
 The offsets topic has each commit with its time. A broker tells the first record that is not older
-than a time, so that the end of a log at that time is known as far as records have right times.
+than a time. So the end of a log at that time is known, if the records have right times.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ def short_delay(story: Story) -> Iterator[Finding]:
                 advice="Raise group.initial.rebalance.delay.ms of the brokers (3 s by default) to "
                 "the time in which all processes start. That saves rebalances; the first records "
                 "come later.",
-                evidence=(first.place, *(r.place for r in later[:2])),
+                evidence=places_of([first, *later]),
             )
             return
 
@@ -119,7 +119,7 @@ def rare_heartbeats(story: Story) -> Iterator[Finding]:
     yield Finding(
         name="heartbeats too rare",
         says=f"Heartbeats came every {span_text(beat.mean)}, and the session lasts "
-        f"{span_text(session.least)}: one late heartbeat ends it.",
+        f"{span_text(session.least)}: one late heartbeat ends the session.",
         advice="Set heartbeat.interval.ms to at most a third of session.timeout.ms.",
     )
 
@@ -139,7 +139,7 @@ def late_polls(story: Story) -> Iterator[Finding]:
 
 
 def is_outside(event: Event) -> bool:
-    """Whether a join failed since the broker does not take the session timeout."""
+    """Whether a join failed because the broker does not take the session timeout."""
     return any(word in event.text for word in _OUTSIDE)
 
 

@@ -146,10 +146,7 @@ class PartitionComputation:
         return (piece.query if piece is not None else None) or ""
 
     def _process(self, rows: pa.RecordBatch) -> None:
-        if DEAD_LETTER in rows.schema.names:
-            malformed = pc.is_valid(rows.column(DEAD_LETTER))
-            _count(self._dead, rows.filter(malformed).select([_OFFSET, DEAD_LETTER]))
-            rows = rows.filter(pc.invert(malformed)).drop_columns([DEAD_LETTER])
+        rows = self._good(rows)
         stage, name = self._judge.loaded.stage, self._judge.loaded.name
         self._schema = self._schema or checked_schema(stage, rows.schema)
         if not rows.num_rows:
@@ -162,12 +159,16 @@ class PartitionComputation:
             raise StageFailed(f"--state {name}: {type(error).__name__}: {error}") from error
         if made is None:
             return
-        if DEAD_LETTER in made.schema.names:
-            malformed = pc.is_valid(made.column(DEAD_LETTER))
-            _count(self._dead, made.filter(malformed).select([_OFFSET, DEAD_LETTER]))
-            made = made.filter(pc.invert(malformed))
         schema = pa.schema([(_OFFSET, pa.int64()), *self._schema])
-        _count(self._rows, made.select(schema.names).cast(schema))
+        _count(self._rows, self._good(made).select(schema.names).cast(schema))
+
+    def _good(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows that are no dead letters; dead letters are counted."""
+        if DEAD_LETTER not in rows.schema.names:
+            return rows
+        malformed = pc.is_valid(rows.column(DEAD_LETTER))
+        _count(self._dead, rows.filter(malformed).select([_OFFSET, DEAD_LETTER]))
+        return rows.filter(pc.invert(malformed)).drop_columns([DEAD_LETTER])
 
     @staticmethod
     def _note(found: Differences, computed: Counter[str], have: Counter[str], what: str) -> None:
