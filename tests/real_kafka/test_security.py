@@ -20,6 +20,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 from tests.cli.commands import Kohort, rows
+from tests.client.columns import rows_by_arrow
 from tests.client.refusals import Kind, OfAsync, Reader
 from tests.client.stage import until
 from tests.real_kafka.secured import (
@@ -88,7 +89,11 @@ def lives(settings: dict[str, Any], topic: str) -> None:
             partitions = {TopicPartition(topic, 0), TopicPartition(topic, 1)}
             found = consumer.committed(partitions)
             assert {at.offset for at in found.values()} == {RECORDS // 2}
-        # Also on an event loop. The fetcher of columns has connections of its own.
+        # The fetcher of columns has connections of its own.
+        with Consumer(settings, **{**group, "group.id": f"columns-{topic}"}) as consumer:
+            consumer.subscribe([topic])
+            rows = rows_by_arrow(consumer, RECORDS)
+        assert sorted(int(row[4]) for row in rows) == sorted(read)
         columns = asyncio.run(values_of_columns(settings | group, topic))
         assert sorted(columns) == sorted(read)
         assert sorted(read) == list(range(RECORDS))

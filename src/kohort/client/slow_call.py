@@ -26,7 +26,7 @@ class SlowCall:
         self._thread: threading.Thread | None = None
         self._task: asyncio.Task[Any] | None = None
         self.listener: object | None = None
-        """The coroutine of a listener that works at present, in a task of kohort's."""
+        """The coroutine of a listener that works at present, in a task of kohort."""
 
     def note(self) -> None:
         """The present thread, or the present task in it, polls."""

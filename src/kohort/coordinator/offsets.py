@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import ClassVar
 
 from kohort.coordinator.group import Group
 from kohort.coordinator.interface import (
@@ -21,14 +21,11 @@ from kohort.coordinator.interface import (
 )
 from kohort.coordinator.records import CommittedOffset, OffsetRecord, Record
 from kohort.coordinator.registry import Registry, Write
-from kohort.model.errors import ErrorCode
+from kohort.model.errors import NO_ERROR, ErrorCode
 from kohort.model.facts import OffsetsCommitted
 from kohort.model.group_state import GroupState
 from kohort.model.ids import Ticket, TopicPartition
 from kohort.model.instants import WallMillis
-
-_NO_ERROR: Final = ErrorCode.NONE
-"""A name of its own, because each lookup in the class costs time."""
 
 
 @dataclass(slots=True)
@@ -49,7 +46,7 @@ class CommitWrite:
         registry.observe(
             OffsetsCommitted(self.group.group_id, event.member_id, event.generation_id, offsets)
         )
-        registry.respond(event.token, _answer(event, self.errors, _NO_ERROR))
+        registry.respond(event.token, _answer(event, self.errors, NO_ERROR))
 
     def failed(self, registry: Registry, ticket: Ticket, error: ErrorCode) -> None:
         """Earlier offsets stay; a group that exists only for this commit is forgotten."""
@@ -62,14 +59,14 @@ def commit(registry: Registry, event: OffsetCommit) -> None:
     """Serve an OffsetCommit."""
     group = registry.groups.get(event.group_id)
     error = _group_error(registry, group, event)
-    if error is not _NO_ERROR:
+    if error is not NO_ERROR:
         # Unknown partitions have their own error even then: Kafka checks them before the group.
         unknown = dict.fromkeys(event.unknown_partitions, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         registry.respond(event.token, _answer(event, unknown, error))
         return
     offsets, errors = _checked(registry, event)
     if not offsets:
-        registry.respond(event.token, _answer(event, errors, _NO_ERROR))
+        registry.respond(event.token, _answer(event, errors, NO_ERROR))
         return
     if group is None:
         if not registry.has_room(event.group_id):
@@ -90,14 +87,14 @@ def _group_error(  # noqa: PLR0911 - one gate a line reads better than a nest
     anonymous = event.generation_id < 0
     if group is None:
         if anonymous:
-            return _NO_ERROR
+            return NO_ERROR
         if event.knows_group_id_not_found:
             return ErrorCode.GROUP_ID_NOT_FOUND
         return ErrorCode.ILLEGAL_GENERATION
     if group.state is GroupState.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     if anonymous and group.state is GroupState.EMPTY:
-        return _NO_ERROR
+        return NO_ERROR
     if anonymous and not event.member_id and event.group_instance_id is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
     return _member_error(registry, group, event)
@@ -105,7 +102,7 @@ def _group_error(  # noqa: PLR0911 - one gate a line reads better than a nest
 
 def _member_error(registry: Registry, group: Group, event: OffsetCommit) -> ErrorCode:
     error = group.identify(event.member_id, event.group_instance_id)
-    if error is not _NO_ERROR:
+    if error is not NO_ERROR:
         return error
     if event.generation_id != group.generation_id:
         return ErrorCode.ILLEGAL_GENERATION
@@ -120,7 +117,7 @@ def _member_error(registry: Registry, group: Group, event: OffsetCommit) -> Erro
         # and would lower an offset. Kafka stores such a commit (ADR 0039).
         return ErrorCode.REQUEST_TIMED_OUT
     registry.arm_session(member)
-    return _NO_ERROR
+    return NO_ERROR
 
 
 def _goes_back(group: Group, event: OffsetCommit) -> bool:
@@ -206,6 +203,6 @@ def _fetched(registry: Registry, wanted: GroupToFetch) -> FetchedGroup:
     partitions = tuple(offsets) if wanted.partitions is None else wanted.partitions
     return FetchedGroup(
         group_id=wanted.group_id,
-        error=_NO_ERROR,
+        error=NO_ERROR,
         offsets=tuple((tp, offsets.get(tp)) for tp in partitions),
     )

@@ -15,7 +15,7 @@ their own answer back until this record is durable.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar, Final
+from typing import ClassVar
 
 from kohort.coordinator.group import Group
 from kohort.coordinator.initial_delay import InitialDelay
@@ -24,7 +24,7 @@ from kohort.coordinator.member import Member, topics_of
 from kohort.coordinator.records import GenerationRecord, ReservedGeneration
 from kohort.coordinator.registry import Registry
 from kohort.coordinator.timers import session_timer
-from kohort.model.errors import ErrorCode
+from kohort.model.errors import NO_ERROR, ErrorCode
 from kohort.model.facts import (
     GroupEmptied,
     InitialDelayExtended,
@@ -41,9 +41,6 @@ from kohort.model.group_state import GroupState
 from kohort.model.ids import GroupInstanceId, MemberId, Ticket, Token
 from kohort.model.instants import MICROS_PER_MILLI, Instant
 from kohort.model.join import JoinedMember
-
-_NO_ERROR: Final = ErrorCode.NONE
-"""A name of its own, because each lookup in the class costs time."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -364,7 +361,7 @@ def joined_answer(group: Group, member: Member) -> JoinAnswer:
             ]
         )
     return JoinAnswer(  # by position: all fields in their order
-        _NO_ERROR,
+        NO_ERROR,
         group.generation_id,
         group.protocol_type,
         name,

@@ -7,14 +7,14 @@ that send members back to the join phase. Must not know: the meaning of assignme
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import ClassVar
 
 from kohort.coordinator.group import Group
 from kohort.coordinator.interface import SyncAnswer, SyncGroup
 from kohort.coordinator.member import Member
 from kohort.coordinator.rebalancing import answer_parked_syncs, prepare_rebalance
 from kohort.coordinator.registry import Registry
-from kohort.model.errors import ErrorCode
+from kohort.model.errors import NO_ERROR, ErrorCode
 from kohort.model.facts import (
     AssignmentDelivered,
     AssignmentReceived,
@@ -24,9 +24,6 @@ from kohort.model.facts import (
 )
 from kohort.model.group_state import GroupState
 from kohort.model.ids import MemberId, Ticket
-
-_NO_ERROR: Final = ErrorCode.NONE
-"""A name of its own, because each lookup in the class costs time."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -84,7 +81,7 @@ def sync(registry: Registry, event: SyncGroup) -> None:
     """Serve a SyncGroup."""
     group = registry.groups.get(event.group_id)
     error = _request_error(registry, group, event)
-    if error is not _NO_ERROR or group is None:
+    if error is not NO_ERROR or group is None:
         registry.respond(event.token, SyncAnswer(error=error))
         return
     member = group.members[event.member_id]
@@ -169,7 +166,7 @@ def _delivered(registry: Registry, group: Group, member: Member) -> SyncAnswer:
     registry.observe(
         AssignmentDelivered(group.group_id, group.generation_id, member.member_id, len(assignment))
     )
-    return SyncAnswer(_NO_ERROR, group.protocol_type, group.protocol_name, assignment)
+    return SyncAnswer(NO_ERROR, group.protocol_type, group.protocol_name, assignment)
 
 
 def sync_timer_fired(registry: Registry, group: Group) -> None:

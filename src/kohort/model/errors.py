@@ -10,6 +10,7 @@ Source: the error table of the Kafka protocol (kafka.apache.org/protocol, "Error
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Final
 
 
 class ErrorCode(IntEnum):
@@ -160,6 +161,10 @@ class ErrorCode(IntEnum):
     def of(cls, code: int) -> ErrorCode:
         """The member for a code from the wire; unknown codes are UNKNOWN_SERVER_ERROR."""
         return _BY_CODE.get(code, cls.UNKNOWN_SERVER_ERROR)
+
+
+NO_ERROR: Final = ErrorCode.NONE
+"""A name outside of the class, for hot paths: each lookup in an enum costs time."""
 
 
 _BY_CODE = {int(code): code for code in ErrorCode}
