@@ -6,7 +6,7 @@ kohort's own code; ``bench.coordinator`` measures the same work with sockets. Th
 of each frame into the broker's buffer and the comparison of each answer, about 1 µs.
 
 CPU is the time of all threads of the process. The best round counts beside the median: other work
-on the same cores makes rounds dearer, never cheaper.
+on the same cores makes rounds longer, never shorter.
 
     python -m bench.codepath
     python -m bench.codepath --only commits --rounds 30
