@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 import uuid
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import confluent_kafka
 from tests.client.stage import QUICK, topic
 
-from kohort import Consumer
+from kohort import AsyncConsumer, Consumer
 from kohort.model.ids import TopicPartition
 from kohort.model.positions import Position
 
@@ -91,6 +92,18 @@ def rows_by_arrow(reader: Consumer, count: int, most: int = 100_000) -> list[Row
             last[row[1]] = row[2]
             found.append(row)
     return sorted(found)
+
+
+async def values_by_arrow(settings: dict[str, Any], topic: str, count: int) -> list[int]:
+    """The values of so many records, as numbers, read on an event loop and committed."""
+    found: list[int] = []
+    async with asyncio.timeout(30), AsyncConsumer(settings | {"group.id": f"c-{topic}"}) as reader:
+        reader.subscribe([topic])
+        while len(found) < count:
+            if (batch := await reader.poll_arrow(1)) is not None:
+                found += map(int, batch.column("value").to_pylist())
+        await reader.commit()
+    return found
 
 
 def columns_equal_records(bootstrap: str) -> None:

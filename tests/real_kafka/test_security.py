@@ -20,7 +20,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 from tests.cli.commands import Kohort, rows
-from tests.client.columns import rows_by_arrow
+from tests.client.columns import rows_by_arrow, values_by_arrow
 from tests.client.refusals import Kind, OfAsync, Reader
 from tests.client.stage import until
 from tests.real_kafka.secured import (
@@ -33,7 +33,6 @@ from tests.real_kafka.secured import (
 )
 from tests.tidy.blocks import block_with
 
-from kohort import AsyncConsumer
 from kohort.client.admin import Admin
 from kohort.client.client_loop import ClientLoop
 from kohort.client.config import parse_client_settings
@@ -94,20 +93,9 @@ def lives(settings: dict[str, Any], topic: str) -> None:
             consumer.subscribe([topic])
             rows = rows_by_arrow(consumer, RECORDS)
         assert sorted(int(row[4]) for row in rows) == sorted(read)
-        columns = asyncio.run(values_of_columns(settings | group, topic))
+        columns = asyncio.run(values_by_arrow(settings | group, topic, RECORDS))
         assert sorted(columns) == sorted(read)
         assert sorted(read) == list(range(RECORDS))
-
-
-async def values_of_columns(settings: dict[str, Any], topic: str) -> list[int]:
-    found: list[int] = []
-    async with asyncio.timeout(30), AsyncConsumer(settings | {"group.id": f"c-{topic}"}) as reader:
-        reader.subscribe([topic])
-        while len(found) < RECORDS:
-            if (batch := await reader.poll_arrow(1)) is not None:
-                found += map(int, batch.column("value").to_pylist())
-        await reader.commit()
-    return found
 
 
 def denied(settings: dict[str, Any]) -> str:
