@@ -26,6 +26,7 @@ from typing import TypeVar
 from bench.assignor_peers import GO, JAVA, LIMIT_S, Figures, Peer, PeerUnavailable, peers
 from bench.ending import end_with_children
 from bench.results import Row, emit
+from bench.warming import warm
 
 from kohort.embedded.consumer import Subscription, encode_subscription
 from kohort.model.ids import GenerationId, MemberId
@@ -37,7 +38,6 @@ from kohort.policies.spec import GroupSpec, MemberSpec, Shares
 
 COOPERATIVE = CooperativeStickyAssignor()
 NEW = MemberId("new")
-ROUNDS = 3
 STATES = {"full": "full", "one more": "more"}
 """The states of a group, and their names in the output of the other programs."""
 
@@ -273,16 +273,23 @@ def subscribed(member_id: MemberId, member: MemberSpec) -> JoinedMember:
 
 
 def best(work: Callable[[], Result]) -> tuple[Result, float, float]:
-    """The result, and the least milliseconds of some rounds: of CPU time and of time."""
+    """The result, and the least milliseconds: of CPU time and of time.
+
+    The work is repeated by the rule of all peers (`bench.warming`).
+    """
+    results: list[Result] = []
     cpu: list[float] = []
     wall: list[float] = []
-    while True:
+
+    def step() -> float:
         start, start_wall = time.process_time(), time.perf_counter()
-        result = work()
+        results[:] = [work()]
         cpu.append((time.process_time() - start) * 1e3)
         wall.append((time.perf_counter() - start_wall) * 1e3)
-        if len(cpu) == ROUNDS:
-            return result, round(min(cpu), 1), round(min(wall), 1)
+        return cpu[-1]
+
+    warm(step)
+    return results[0], round(min(cpu), 1), round(min(wall), 1)
 
 
 if __name__ == "__main__":

@@ -357,9 +357,10 @@ def compare(options: argparse.Namespace, server: str, size: int, codec: str) -> 
     fill(options.bootstrap, topic, options.records, size, codec)
     warm(lambda: 1 / max(1, measure(options, FIRST, topic)["records_per_s"]), window=2)
     names = [name for name in CLIENTS if name == FIRST or options.clients in name]
-    rounds = [
-        {name: measure(options, name, topic) for name in names} for _ in range(options.rounds + 1)
-    ]
+    rounds = []
+    for number in range(options.rounds + 1):
+        print(f"    {size} bytes, {codec}: round {number} of {options.rounds}", flush=True)
+        rounds.append({name: measure(options, name, topic) for name in names})
     report(rounds[1:], {"server": server, "value_bytes": size, "codec": codec})
     with Admin(bootstrap_servers=options.bootstrap) as admin:
         admin.delete_topics([topic])

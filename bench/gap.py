@@ -4,7 +4,9 @@ A feeder writes into eight partitions all the time. A client and a slow member s
 second client of the same kind joins, and the slow member answers the rebalance only after
 ``--hold`` seconds. The gap is the longest time without a record of a partition that the first
 client has before and after. Clients take turns, in processes and groups of their own; each uses its
-best assignor: ``cooperative-sticky``, or ``range`` if it knows only eager rebalances.
+best assignor: ``cooperative-sticky``, or ``range`` if it knows only eager rebalances. A client of
+the same kind is alone in another group and reads the same topic: ``alone_s`` is its longest gap of
+the same time, which the feeder, the broker and the machine cause.
 
     python -m bench.gap                          # kohort's broker, started here
     python -m bench.gap --bootstrap HOST:PORT    # any Kafka that runs already
@@ -137,12 +139,13 @@ class Reader:
 
 
 def measure(address: str, client: str, hold_s: float) -> tuple[float, float]:
-    """The longest gap, and how long the rebalance was held open, in seconds."""
+    """The longest gap, and that of a client which is alone in a group, in seconds."""
     assignor, _ = CLIENTS[client]
     with topic(address, PARTITIONS) as name, Feeder(address, name, PARTITIONS) as feeder:
         group = f"g-{name}"
         given = {**_settings(address, group), "partition.assignment.strategy": assignor}
         readers = [Reader(client, address, name, group)]
+        alone = Reader(client, address, name, f"{group}-alone")
         slow = SlowMember(given, [name], delay_s=hold_s)
         try:
             until(lambda: 0 < len(slow.owned) < PARTITIONS, "both members own partitions", 60)
@@ -152,6 +155,7 @@ def measure(address: str, client: str, hold_s: float) -> tuple[float, float]:
                 "records of all partitions come",
                 60,
             )
+            until(lambda: len(alone.has(began)) == PARTITIONS, "the client alone reads", 60)
             start, before = time.monotonic(), readers[0].has(time.monotonic() - 0.5)
             slow.core.slow = True
             readers.append(Reader(client, address, name, group))
@@ -163,10 +167,9 @@ def measure(address: str, client: str, hold_s: float) -> tuple[float, float]:
             if not stayed:
                 raise SystemExit(f"{client}: no partition stayed")
             gaps = [longest(readers[0].came[tp], start, settled) for tp in stayed]
-            held_from, held_to = slow.core.held[0]
-            return max(gaps), held_to - held_from
+            return max(gaps), max(longest(alone.came[tp], start, settled) for tp in stayed)
         finally:
-            for reader in readers:
+            for reader in (*readers, alone):
                 reader.stop()
             slow.stop()
             feeder.stop()
@@ -196,9 +199,13 @@ def main() -> None:
             for _ in range(options.rounds)
         ]
         for name in CLIENTS:
-            gaps = sorted(each[name][0] for each in rounds)
+            gaps, alone = zip(*(each[name] for each in rounds), strict=True)
             row = {"server": server, "client": name, "held_s": options.hold}
-            row |= {"gap_s": round(statistics.median(gaps), 3), "longest_gap_s": round(gaps[-1], 3)}
+            row |= {
+                "gap_s": round(statistics.median(gaps), 3),
+                "longest_gap_s": round(max(gaps), 3),
+            }
+            row["alone_s"] = round(statistics.median(alone), 3)
             emit("gap", row)
 
 

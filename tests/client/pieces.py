@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from tests.client.stage import (
     QUICK,
@@ -23,20 +23,21 @@ from kohort.client.errors import Fenced
 from kohort.model.ids import TopicPartition
 
 PARTITIONS = 6
+Kinds: TypeAlias = tuple[type[Player], type[Player], type[Player]]
 
 
 def settings(bootstrap: str, group: str, **more: object) -> dict[str, object]:
     return {**QUICK, "bootstrap.servers": bootstrap, "group.id": group, **more}
 
 
-def members_come_and_go(bootstrap: str) -> None:
+def members_come_and_go(bootstrap: str, kinds: Kinds = (Player, Player, Player)) -> None:
     """Three cooperative consumers join in turn, one leaves; no record is lost or repeated."""
     with topic(bootstrap, PARTITIONS) as name, Feeder(bootstrap, name, PARTITIONS) as feeder:
         given = settings(bootstrap, f"g-{name}")
-        players = [Player("first", given, [name])]
+        players = [kinds[0]("first", given, [name])]
         until(lambda: shared_out(players, PARTITIONS), "the first owns everything")
-        for another in ("second", "third"):
-            players.append(Player(another, given, [name]))
+        for another, kind in zip(("second", "third"), kinds[1:], strict=True):
+            players.append(kind(another, given, [name]))
             until(lambda: shared_out(players, PARTITIONS), f"the {another} has its share")
         first, *rest = players
         kept = rest[0].owned

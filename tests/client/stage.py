@@ -19,6 +19,7 @@ import confluent_kafka
 from tests.conformance.talk import VERSIONS, Link
 
 from kohort.client.admin import Admin
+from kohort.client.async_consumer import AsyncConsumer
 from kohort.client.config import ClientSettings, parse_client_settings
 from kohort.client.consumer import Consumer
 from kohort.client.driver_thread import DriverThread, member_engine, protocol_of
@@ -146,23 +147,27 @@ class Player:
     def _run(self) -> None:
         try:
             with Consumer(self._settings) as consumer:
-                consumer.subscribe(
-                    self._topics,
-                    on_assign=lambda c, ps: self._hear("assigned", c, ps),
-                    on_revoke=lambda c, ps: self._hear("revoked", c, ps),
-                    on_lost=lambda c, ps: self._hear("lost", c, ps),
-                )
+                consumer.subscribe(self._topics, **self._callbacks())
                 while not self._stop.is_set():
                     for record in consumer.consume(1_000, 0.05):
                         self._take(record)
         except BaseException as error:
             self.error = error
 
+    def _callbacks(self) -> dict[str, Any]:
+        def noting(word: str) -> Callable[..., None]:
+            return lambda consumer, partitions: self._hear(word, consumer, partitions)
+
+        words = {"on_assign": "assigned", "on_revoke": "revoked", "on_lost": "lost"}
+        return {name: noting(word) for name, word in words.items()}
+
     def _take(self, record: confluent_kafka.Message) -> None:
         place = TopicPartition(record.topic() or "", record.partition() or 0)
         self.given.append((time.monotonic(), place, record.offset() or 0))
 
-    def _hear(self, word: str, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+    def _hear(
+        self, word: str, consumer: Consumer | AsyncConsumer, partitions: list[TopicPartition]
+    ) -> None:
         self.heard.append((word, frozenset(partitions)))
         if word == "assigned":
             self.owned = consumer.assignment()
@@ -176,6 +181,23 @@ class Player:
         assert not self._thread.is_alive(), f"{self.name} does not end"
         if self.error is not None:
             raise self.error
+
+
+class AsyncPlayer(Player):
+    """The same with an AsyncConsumer on an event loop of its own."""
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._consume())
+        except BaseException as error:
+            self.error = error
+
+    async def _consume(self) -> None:
+        async with AsyncConsumer(self._settings) as consumer:
+            consumer.subscribe(self._topics, **self._callbacks())
+            while not self._stop.is_set():
+                for record in await consumer.consume(1_000, 0.05):
+                    self._take(record)
 
 
 class SlowCore(MembershipCore[TopicPartition]):

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from tests.client import columns, pieces
+from tests.client.stage import AsyncPlayer, Player
 
 from kohort.client.admin import Admin
 from kohort.testing.kafka_jars import OLDEST_KAFKA, installed
@@ -26,8 +27,11 @@ def oldest_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealKafka
     shutil.rmtree(directory, ignore_errors=True)
 
 
-def test_members_come_and_go_and_no_record_is_lost_or_repeated(oldest_kafka: RealKafka) -> None:
-    pieces.members_come_and_go(oldest_kafka.bootstrap_servers)
+def test_blocking_and_asyncio_members_come_and_go_and_no_record_is_lost_or_repeated(
+    oldest_kafka: RealKafka,
+) -> None:
+    kinds = (AsyncPlayer, Player, AsyncPlayer)
+    pieces.members_come_and_go(oldest_kafka.bootstrap_servers, kinds)
 
 
 def test_restarts_of_static_members_do_not_affect_other_members(oldest_kafka: RealKafka) -> None:
