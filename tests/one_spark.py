@@ -1,14 +1,15 @@
-"""Shares files among the workers of a run: one worker runs all files that start Spark.
+"""Shares tests among the workers of a run: one worker runs all tests that start Spark.
 
 In: ids of tests. Out: the group of each test, and the order of groups. Must not know: the tests.
 
-Two Sparks at a time need more than two cores: each start then takes minutes. Other files often wait
-for other processes, so the other workers run them meanwhile. A file is never divided. The groups
-of xdist have no effect with this version of pytest.
+Two Sparks at a time need more than two cores: each start then takes minutes. Other tests often wait
+for other processes, so the other workers run them meanwhile. A file is one group, apart from its
+tests with Spark. The groups of xdist have no effect with this version of pytest.
 """
 
 from __future__ import annotations
 
+import ast
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -16,24 +17,50 @@ from typing import Final
 from xdist.scheduler import LoadFileScheduling
 from xdist.workermanage import WorkerController
 
-_SPARK: Final = "spark"
+SPARK: Final = "spark"
 _ROOT: Final = Path(__file__).parent.parent
 
 
 class OneSpark(LoadFileScheduling):  # type: ignore[misc] # xdist has no types
-    """``--dist loadfile``, with one group for the files that have the mark ``spark``."""
+    """``--dist loadfile``, with one group for the tests that have the mark ``spark``."""
 
     def _split_scope(self, nodeid: str) -> str:
-        path: str = super()._split_scope(nodeid)
-        return _SPARK if _starts_spark(path) else path
+        return group_of(nodeid)
 
     def _assign_work_unit(self, node: WorkerController) -> None:
-        """Give a worker the next group. Spark's group is the longest and comes first."""
-        if _SPARK in self.workqueue:
-            self.workqueue.move_to_end(_SPARK, last=False)
+        """Give a worker the next group; a group that takes long must not be the last one."""
+        self.workqueue.move_to_end(min(self.workqueue, key=_turn), last=False)
         super()._assign_work_unit(node)
 
 
+def group_of(nodeid: str) -> str:
+    """The group of a test: ``SPARK``, or the path of its file."""
+    path, _, name = nodeid.partition("::")
+    return SPARK if name.partition("[")[0] in _tests_with_spark(path) else path
+
+
+def _turn(group: str) -> int:
+    """Spark's group is the longest and comes first, then come files with slow tests."""
+    if group == SPARK:
+        return 0
+    return 1 if "mark.slow" in _text(group) else 2
+
+
 @cache
-def _starts_spark(path: str) -> bool:
-    return "mark.spark" in (_ROOT / path).read_text("utf-8")
+def _tests_with_spark(path: str) -> frozenset[str]:
+    mark = f"mark.{SPARK}"
+    if mark not in _text(path):
+        return frozenset()
+    body = ast.parse(_text(path)).body
+    all_of_them = any(isinstance(node, ast.Assign) and mark in ast.unparse(node) for node in body)
+    return frozenset(
+        node.name
+        for node in body
+        if isinstance(node, ast.FunctionDef)
+        and (all_of_them or any(mark in ast.unparse(each) for each in node.decorator_list))
+    )
+
+
+@cache
+def _text(path: str) -> str:
+    return (_ROOT / path).read_text("utf-8")

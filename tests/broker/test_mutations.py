@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 from tests.broker.conftest import Connect
+from tests.examples import seeds
 
 from kohort.broker.embedded import EmbeddedBroker
 from kohort.storage.records import Record, build_batch
@@ -131,7 +132,7 @@ def mutants(api: Api, version: int) -> Iterator[bytes]:
     request = plausible(api.key, version) or api.request()
     frame = bytearray(encode_request(request, version, 1, "m"))
     body = min(4 + 8 + 2 + 1, len(frame) - 1)
-    for _ in range(MUTANTS):
+    for _ in seeds(MUTANTS):
         mutant = bytearray(frame)
         for _ in range(dice.randint(1, 3)):
             mutant[dice.randrange(body, len(mutant))] = dice.choice((0, 1, 0x7F, 0x80, 0xFE, 0xFF))

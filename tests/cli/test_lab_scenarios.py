@@ -16,12 +16,22 @@ from kohort.cli import lab_scenarios
 from kohort.cli.main import cli, main
 from kohort.lab.compared_policies import COMPARED_POLICIES
 from kohort.lab.scenarios.registry import SCENARIOS
+from kohort.lab.scenarios.running import run
 from kohort.lab.table import do
 from kohort.model.ids import MemberId
 from kohort.policies.numbering import Claims, Numbering
 from kohort.storage.fact_files import read_history
 
 SMALL = ("--members", "3", "--partitions", "6")
+
+
+same_run = functools.cache(run)
+
+
+@pytest.fixture
+def one_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Equal commands get the same run, which is computed once."""
+    monkeypatch.setattr(lab_scenarios, "run_scenario", same_run)
 
 
 def invoke(*words: str) -> Result:
@@ -48,6 +58,7 @@ def test_scenarios_lists_every_scenario_and_policy() -> None:
     assert list(held["policies"]) == list(COMPARED_POLICIES)
 
 
+@pytest.mark.usefixtures("one_run")
 def test_run_prints_the_cost() -> None:
     shown = invoke("run", "restart", "--policy", "sticky", *SMALL).stdout
     assert "One member bounces · Eager, sticky" in shown
@@ -55,6 +66,7 @@ def test_run_prints_the_cost() -> None:
     assert "regret" in shown
 
 
+@pytest.mark.usefixtures("one_run")
 def test_run_ends_with_status_1_if_a_promise_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "0 violated" in invoke("run", "restart", *SMALL).stdout
     assert json.loads(invoke("run", "restart", "--json", *SMALL).stdout)["check"]["clean"]
@@ -70,6 +82,7 @@ def test_run_ends_with_status_1_if_a_promise_is_broken(monkeypatch: pytest.Monke
         return replace(claims(self, order), rightful=none, taken=self.marked(none))
 
     monkeypatch.setattr(Numbering, "claims", forgetful)
+    monkeypatch.setattr(lab_scenarios, "run_scenario", functools.cache(run))
     words = ["lab", "run", "restart", "--policy", "sticky", *SMALL]
     broken = CliRunner().invoke(cli, words)
     assert broken.exit_code == 1
@@ -84,6 +97,7 @@ def test_run_prints_the_same_bytes_for_the_same_seed_only() -> None:
     assert json.loads(one)["metrics"] != json.loads(other)["metrics"]
 
 
+@pytest.mark.usefixtures("one_run")
 def test_run_writes_a_picture_and_a_history(tmp_path: Path) -> None:
     svg, history = tmp_path / "a.svg", tmp_path / "a.jsonl"
     invoke("run", "scale-up", "--svg", str(svg), "--history", str(history), *SMALL)
@@ -144,6 +158,7 @@ def test_wrong_arguments_are_refused_with_the_choices(
     assert choice in refused(capsys, *words)
 
 
+@pytest.mark.usefixtures("one_run")
 def test_the_error_names_a_file_that_cannot_be_written(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.examples import seeds
 
 from kohort.client.tasks.changelog import (
     CLAIM_KEY,
@@ -192,7 +193,7 @@ class History:
         self.standby.read()
 
 
-@pytest.mark.parametrize("seed", range(300))
+@pytest.mark.parametrize("seed", seeds(300))
 def test_state_and_position_belong_together_in_every_history(seed: int) -> None:
     history = History(random.Random(seed))
     steps = [history.commit] * 3

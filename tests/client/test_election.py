@@ -48,7 +48,7 @@ def test_a_leader_that_drains_gives_leadership_up(candidates: Candidates) -> Non
     assert first.token is None
 
 
-@pytest.mark.parametrize("leader", [0, 3, 6])
+@pytest.mark.parametrize("leader", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in (3, 6))])
 def test_a_rolling_bounce_moves_leadership_twice_at_most(
     candidates: Candidates, leader: int
 ) -> None:

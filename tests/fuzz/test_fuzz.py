@@ -10,6 +10,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from tests import examples
 from tests.fuzz.mutate import mutant
 from tests.fuzz.targets import TARGETS, seeds
 
@@ -29,7 +30,7 @@ def test_seeds_and_mutants_are_accepted_or_refused(name: str) -> None:
     rng = Random(f"{SEED} {name}")
     for data in start:
         TARGETS[name](data)
-    for number in range(SLOW.get(name, MUTANTS)):
+    for number in examples.seeds(SLOW.get(name, MUTANTS)):
         data = mutant(start, rng)
         try:
             TARGETS[name](data)
@@ -42,7 +43,7 @@ def test_seeds_and_mutants_are_accepted_or_refused(name: str) -> None:
 def test_no_input_takes_much_memory(name: str) -> None:
     start = seeds(name)
     rng = Random(f"memory {SEED} {name}")
-    inputs = [mutant(start, rng) for _ in range(60)]
+    inputs = [mutant(start, rng) for _ in examples.seeds(60)]
     TARGETS[name](inputs[0])
     tracemalloc.start()
     try:

@@ -7,8 +7,13 @@ import pytest
 from kohort.explain.tried_advice import TRIED
 from kohort.lab.advice_trials import TRIALS, sentence, tried
 
+QUICK = {"crash loop", "poll interval", "polls near the limit"}
 
-@pytest.mark.parametrize("name", TRIALS)
+
+@pytest.mark.parametrize(
+    "name",
+    [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in TRIALS],
+)
 def test_the_effect_that_a_finding_tells_is_that_of_the_lab(name: str) -> None:
     before, after = tried(name)
     assert TRIED[name] == sentence(name, before, after)

@@ -10,6 +10,7 @@ from kohort.model.ids import TopicPartition
 from kohort.model.instants import Instant
 
 
+@pytest.mark.slow
 def test_an_eager_start_costs_more_with_each_connector_and_an_incremental_one_does_not() -> None:
     eager = [started("sticky", n)["start_s"] for n in (10, 20)]
     incremental = [started("cooperative-sticky", n)["start_s"] for n in (10, 20)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from tests.examples import seeds
 
 from kohort.lab import actions
 from kohort.lab.plan import Behaviour, Plan, PodPlan, TopicPlan
@@ -13,7 +14,7 @@ from kohort.model.errors import ConfigError
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", seeds(25))
 def test_a_plan_goes_to_json_and_comes_back(seed: int, mode: str) -> None:
     plan = draw(seed, mode)
     assert Plan.from_json(json.loads(json.dumps(plan.to_json()))) == plan

@@ -166,6 +166,7 @@ def test_an_initial_delay_saves_a_join_storm_its_generations() -> None:
     assert without.generations > 1
 
 
+@pytest.mark.slow
 def test_under_design_2_the_end_of_a_slow_revocation_is_noticed_soon() -> None:
     """Without hints the others learn of the next round 3 s after the first early heartbeat."""
     costs = replace(COSTS, flush_ms=700)

@@ -169,7 +169,9 @@ def test_a_broker_that_comes_back_knows_its_group(power_cut: bool, silent: bool)
     assert len(seen(world, facts.JoinPhaseCompleted)) == 1, "nobody had to join again"
 
 
-@pytest.mark.parametrize("number", [1, 2, 3, 5])
+@pytest.mark.parametrize(
+    "number", [1, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 3, 5))]
+)
 @pytest.mark.parametrize("moment", actions.PERSIST_MOMENTS)
 def test_a_broker_may_die_at_any_moment_of_any_persist(moment: str, number: int) -> None:
     world = ran(actions.CrashAtPersist(number=number, moment=moment, down_ms=500), seconds=90)

@@ -6,6 +6,7 @@ import random
 from dataclasses import dataclass, field
 
 import pytest
+from tests.examples import seeds
 
 from kohort.consumer.embedded_protocol import Offer
 from kohort.embedded.connect import COMPATIBLE, NAMES, ConnectorTask
@@ -143,7 +144,7 @@ def test_every_drawn_group_settles_with_all_work_running_once(
 
 @pytest.mark.parametrize("weighted", [False, True])
 def test_work_of_a_lost_worker_waits_for_one_that_comes_and_for_no_longer(weighted: bool) -> None:
-    for seed in range(60):
+    for seed in seeds(60):
         rng = random.Random(seed)
         group = _Group(_configuration(rng, weighted=weighted), Resolution(most_wait_ms=WAIT_MS))
         for name in "abcd":

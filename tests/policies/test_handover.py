@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
+from tests.examples import seeds
 from tests.policies.deferred_group import Group
 
 from kohort.embedded.deferral import NOTHING
@@ -218,7 +219,7 @@ def something_happens(group: Group, rng: random.Random, names: Iterator[str]) ->
             group.members[chosen].draining = True
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds(60))
 def test_in_random_lives_no_stateful_partition_moves_cold(seed: int) -> None:
     rng = random.Random(seed)
     resolution = rng.choice((HANDOVER, ONE_AT_A_TIME, WITH_WAITS))

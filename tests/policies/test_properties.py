@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.examples import examples
+from tests.examples import examples, seeds
 from tests.policies.flow import optimum
 from tests.policies.groups import again
 from tests.policies.measures import squared_load, unassigned, violations
@@ -110,7 +110,7 @@ def test_56_no_plan_is_more_balanced_and_none_as_balanced_moves_less(spec: Group
     assert (squared_load(plan), 0, gained) == optimum(spec.partitions, wanted, held)
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", seeds(24))
 def test_37_56_plans_are_optimal_after_many_changes(seed: int) -> None:
     """Members leave, others come, half of the subscriptions change."""
     rng = random.Random(seed)

@@ -6,6 +6,7 @@ import random
 from collections import Counter
 
 import pytest
+from tests.examples import seeds
 from tests.policies.deferred_group import Group
 from tests.policies.test_handover import something_happens
 
@@ -127,7 +128,7 @@ def test_a_member_that_gave_a_partition_up_keeps_the_copy() -> None:
     assert sum(tp in kept["a"] or tp in kept["b"] for tp in moved) == 4
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(20))
 def test_in_random_lives_each_partition_has_its_copies(seed: int) -> None:
     rng = random.Random(seed)
     copies = rng.choice([1, 2])

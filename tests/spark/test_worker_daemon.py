@@ -64,6 +64,7 @@ def test_an_idle_worker_ends_without_output(interrupted: bool) -> None:
     assert last_words("kohort.spark.worker_daemon", interrupted=interrupted) == ""
 
 
+@pytest.mark.slow
 def test_the_imports_before_a_fork_start_no_thread() -> None:
     program = "import os; from kohort.spark.worker_daemon import import_for_tasks as load; load(); "
     program += "import sys; print(len(os.listdir('/proc/self/task')), *sys.modules)"

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import functools
 import importlib
 import io
 import types
 import typing
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from kohort.schema.declare import FieldSpec, layout_of
@@ -81,21 +82,15 @@ class Kio:
         assert size == len(data), f"kio read {size} of {len(data)} bytes"
         return self.back(entity, cls, version)
 
-    def pairs(self, cls: type, theirs: Any, version: int) -> list[tuple[FieldSpec, Any]]:
-        ours, fields = _rows(cls, version), dataclasses.fields(theirs)
-        assert len(ours) == len(fields), (cls, version, fields)
-        for row, other in zip(ours, fields, strict=True):
-            assert _same_name(row.name, other.name), (row.name, other.name)
-        return list(zip(ours, fields, strict=True))
-
     def build(self, message: Any, theirs: Any, version: int) -> Any:
-        hints = typing.get_type_hints(theirs)
+        inner_classes = _inner_classes(theirs)
+        ours: Any = type(message)
         values = {}
-        for row, other in self.pairs(type(message), theirs, version):
+        for row, other in _kio_pairs(ours, theirs, version):
             value = getattr(message, row.name)
             if row.tag is not None and value is None and isinstance(row.kind, type):
                 continue
-            inner = _inner_class(hints[other.name])
+            inner = inner_classes[other.name]
             values[other.name] = self.out(value, other.metadata.get("kafka_type"), inner, version)
         return theirs(**values)
 
@@ -109,8 +104,9 @@ class Kio:
         return _TO_KIO.get(kafka_type or "", _same)(value)
 
     def back(self, entity: Any, cls: type, version: int) -> Any:
+        theirs: Any = type(entity)
         values = {}
-        for row, other in self.pairs(cls, type(entity), version):
+        for row, other in _kio_pairs(cls, theirs, version):
             value = getattr(entity, other.name)
             if row.tag is not None and isinstance(row.kind, type) and value == other.default:
                 continue
@@ -130,6 +126,30 @@ class Kio:
 
 def _same(value: Any) -> Any:
     return value
+
+
+@functools.cache
+def _kio_pairs(cls: type, theirs: Any, version: int) -> list[tuple[FieldSpec, Any]]:
+    return _paired(cls, version, dataclasses.fields(theirs))
+
+
+def _kafka_python_pairs(cls: type, struct: Any, version: int) -> list[tuple[FieldSpec, Any]]:
+    return _paired(cls, version, [f for f in struct.fields.values() if f.for_version_q(version)])
+
+
+def _paired(cls: type, version: int, fields: Sequence[Any]) -> list[tuple[FieldSpec, Any]]:
+    ours = _rows(cls, version)
+    assert len(ours) == len(fields), (cls, version, [field.name for field in fields])
+    for row, other in zip(ours, fields, strict=True):
+        assert _same_name(row.name, other.name), (row.name, other.name)
+    return list(zip(ours, fields, strict=True))
+
+
+@functools.cache
+def _inner_classes(theirs: Any) -> dict[str, Any]:
+    """The entity class of each field of a class of kio, None for a field without one."""
+    hints = typing.get_type_hints(theirs)
+    return {name: _inner_class(hint) for name, hint in hints.items()}
 
 
 def _inner_class(hint: Any) -> Any:
@@ -221,17 +241,9 @@ class KafkaPython:
         theirs = self.primary(cls)
         return self.back(theirs.decode(data, version=version), cls, theirs._struct, version)
 
-    def pairs(self, cls: type, struct: Any, version: int) -> list[tuple[FieldSpec, Any]]:
-        ours = _rows(cls, version)
-        fields = [f for f in struct.fields.values() if f.for_version_q(version)]
-        assert len(ours) == len(fields), (cls, version, [f.name for f in fields])
-        for row, other in zip(ours, fields, strict=True):
-            assert _same_name(row.name, other.name), (row.name, other.name)
-        return list(zip(ours, fields, strict=True))
-
     def build(self, message: Any, theirs: Any, struct: Any, version: int) -> Any:
         values = {}
-        for row, other in self.pairs(type(message), struct, version):
+        for row, other in _kafka_python_pairs(type(message), struct, version):
             value = getattr(message, row.name)
             if row.tag is not None and value == row.fresh_default():
                 continue
@@ -253,7 +265,7 @@ class KafkaPython:
 
     def back(self, made: Any, cls: type, struct: Any, version: int) -> Any:
         values = {}
-        for row, other in self.pairs(cls, struct, version):
+        for row, other in _kafka_python_pairs(cls, struct, version):
             if row.tag is not None and other.name not in (made.tags or ()):
                 continue
             values[row.name] = self.back_value(getattr(made, other.name), row.kind, other, version)
