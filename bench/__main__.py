@@ -24,7 +24,7 @@ from kohort.testing.real_kafka import RealKafka
 
 ROOT = Path(__file__).parent.parent
 ORDER = ("codec", "assignors", "coordinator", "lab", "connectors", "startup", "consume", "pipeline")
-ALONE = ("codepath", "drawing", "gap", "heartbeat", "memory", "worker_start")
+ALONE = ("codepath", "drawing", "explain", "gap", "heartbeat", "memory", "worker_start")
 """Run only if they are named."""
 
 BESIDE = ("coordinator", "heartbeat", "consume", "gap", "memory")
@@ -78,6 +78,7 @@ SMALL = {
     "startup": ["--records", "10000"],
     "consume": ["--records", "20000", "--rounds", "1"],
     "drawing": ["--partitions", "50", "--members", "10", "--frames", "20"],
+    "explain": ["--mib", "1", "--rounds", "1"],
     "gap": ["--hold", "1", "--rounds", "1"],
     "memory": ["--partitions", "20", "--settle", "1"],
 }

@@ -43,6 +43,15 @@ LINES = {
     "a month's name": f"01 Mar 2026 12:00:00,250 INFO {TEXT}",
     "american": f"Mar 1, 2026 12:00:00.250 PM {TEXT}",
     "day first": f"01.03.2026 12:00:00,250 {TEXT}",
+    "an ordinal": f"March 1st 2026, 12:00:00.250 {TEXT}",
+    "spark": f"26/03/01 12:00:00,250 INFO ConsumerCoordinator: {TEXT}",
+    "structlog": json.dumps({"event": TEXT, "timestamp": "2026-03-01T12:00:00.250Z"}),
+    "an object as the message": json.dumps(
+        {"timestamp": "2026-03-01 12:00:00,250", "message": {"type": "END", "reason": TEXT}}
+    ),
+    "zap": f'2026-03-01T12:00:00.250Z\tinfo\tkzap.go:9\t{TEXT}\t{{"resource": {{"a": 1}}}}',
+    "winston": json.dumps({"msg": f'INFO {TEXT} {{"timestamp":"2026-03-01T12:00:00.250Z"}}'}),
+    "kibana's table": "\tMar 1, 2026 @ 12:00:00.250\t" + json.dumps({"msg": TEXT}),
     "librdkafka": f"%7|{int(NOON)}.250|JOIN|rdkafka#consumer-1| [thrd:main]: {TEXT}",
 }
 

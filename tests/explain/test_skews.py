@@ -67,3 +67,21 @@ def test_clocks_that_agree_are_not_told() -> None:
     times = [60.0, 120.0]
     lines = [line for n, at in enumerate(times) for line in client(at + 0.03, n + 1)]
     assert explain(broker=broker(times), consumer=lines)[0].skews == []
+
+
+def test_a_static_member_that_comes_back_into_its_generation_has_no_wrong_clock() -> None:
+    who = "[Consumer instanceId=pod-0, clientId=svc, groupId=g]"
+
+    def synced(at: float, generation: int) -> str:
+        return (
+            f"[2026-03-01 10:{int(at // 60):02}:{at % 60:06.3f}] INFO {who} Successfully synced "
+            f"group in generation Generation{{generationId={generation}, memberId='m', "
+            "protocol='range'}"
+        ).replace(".", ",", 1)
+
+    explainer, _ = explain(broker=broker([60.0]), consumer=[synced(75.0, 1)])
+    assert explainer.skews == []
+    later = [synced(75.0, 1), synced(127.0, 2)]
+    explainer, _ = explain(broker=broker([60.0, 120.0]), consumer=later)
+    (skew,) = explainer.skews
+    assert (round(skew.seconds), skew.count) == (7, 1), "a later generation tells the skew"

@@ -225,8 +225,8 @@ def test_a_leader_that_sends_no_assignment() -> None:
 def test_a_group_record_that_is_too_large() -> None:
     found = explain(
         [
-            preparing(0, 4, "Error INVALID_REQUEST when storing group assignment during SyncGroup "
-                      "(member: m)."),
+            preparing(0, 4, "Error UNKNOWN_SERVER_ERROR when storing group assignment during "
+                      "SyncGroup (member: m)."),
             *done(1, 5),
         ]
     )  # fmt: skip

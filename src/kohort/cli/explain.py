@@ -211,5 +211,6 @@ def _as_json(explained: Explained) -> dict[str, Any]:
             }
             for each in story.rebalances
         ],
+        "stops_without_rebalance": [asdict(stop) for stop in story.returns],
         "findings": [{**asdict(each), "tried": each.effect} for each in explained.findings],
     }

@@ -65,6 +65,10 @@ _TABLE: Final = (
     (Cause.EXPIRED, "emoving member <member> on heartbeat expiration"),
     (Cause.SYNC_EXPIRED, "emoving <list> on pending sync request expiration"),
     (Cause.STORE_FAILED, "rror when storing group assignment during SyncGroup (member: <member>)"),
+    (
+        Cause.STORE_FAILED,
+        "rror <code> when storing group assignment during SyncGroup (member: <member>)",
+    ),
     (Cause.STORE_FAILED, "rror <code> when storing group assignment…"),
     (Cause.OVER_CAPACITY, "group is over capacity…"),
 )

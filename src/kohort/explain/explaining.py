@@ -16,7 +16,7 @@ from typing import Final
 from kohort.explain.events import Event, Handed, Kind, Side, Timed
 from kohort.explain.findings import Finding
 from kohort.explain.generations import Committed, Generations, Planner, Settled
-from kohort.explain.joining import joined, one_row_each, with_clients
+from kohort.explain.joining import joined, one_row_each, with_clients, without_rebalance
 from kohort.explain.lag import MOST_ASKED, MOST_KEPT, Commits, Ends
 from kohort.explain.limits import Limit
 from kohort.explain.many_groups import expired_together
@@ -33,6 +33,8 @@ MOST_ROWS: Final = 50_000
 """Rebalances of lines that all groups keep together; above, groups with many keep fewer."""
 LEAST_ROWS: Final = 20
 """Rebalances that each group keeps in any case: as many as its table has on a terminal."""
+_TROUBLES: Final = (Kind.REPLICAS_CHANGED, Kind.STORE_FAILED)
+"""Troubles of a partition of the offsets topic, and so of all its groups."""
 _MOVES: Final = {Kind.COORDINATOR_MOVED, Kind.REPLICAS_CHANGED, Kind.STORE_FAILED}
 """Lines about a broker alone say nothing beside lines about groups."""
 
@@ -218,6 +220,7 @@ class Explainer:
             story.replace(joined(story.rebalances, found))
             if story.makers["kohort"] == 0:
                 story.makers[Side.OFFSETS] += len(found)
+        self._share_troubles()
         for story in self._stories.values():
             self._add_clients(story, ahead)
         together = expired_together(self._stories.values())
@@ -228,6 +231,14 @@ class Explainer:
         ]
         return sorted(explained, key=lambda e: (not e.story.group, -e.story.total, e.story.group))
 
+    def _share_troubles(self) -> None:
+        """Groups take the troubles of their partition of the offsets topic, also earlier ones."""
+        nameless = [s for (group, _), s in self._stories.items() if not group]
+        for told in nameless:
+            for story in self._stories.values():
+                if story.group and story.partition == told.partition is not None:
+                    story.take(told, _TROUBLES)
+
     def _add_clients(self, story: Story, ahead: Mapping[str, float]) -> None:
         """Join the rows of several clients, and add the stops of their partitions."""
         if not story.clients:
@@ -236,6 +247,7 @@ class Explainer:
             {client: ahead.get(file, 0.0) for client, file in story.clients.items()}
         )
         rows = one_row_each(story.rebalances)
+        story.returns = without_rebalance(rows, story.ownership, len(story.clients))
         story.replace(with_clients(rows, story.ownership, len(story.clients)))
         story.owned = story.ownership.owned or story.owned
 

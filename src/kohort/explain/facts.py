@@ -34,6 +34,7 @@ _CALLBACKS: Final = {
     c.CallbackKind.LOST: Kind.LOST,
 }
 _KINDS: Final[dict[type, Kind]] = {
+    c.ProcessStarted: Kind.PROCESS_STARTED,
     c.ProcessStopped: Kind.PROCESS_ENDED,
     c.ProcessKilled: Kind.PROCESS_ENDED,
     c.PollReturned: Kind.PROGRESS,

@@ -1,8 +1,9 @@
 """Takes the frame off a line of a log: its time, the container in front, the logger behind.
 
 In: lines of text. Out: `Framed` values. Formats: Kafka's default pattern with and without brackets,
-Spring's, logback's, Python's ``logging``, librdkafka's, JSON (logstash, Docker, KafkaJS), pairs
-(logfmt), CRI and compose prefixes. Must not know: wordings.
+Spring's, logback's, Spark's, Python's ``logging``, librdkafka's, JSON (logstash, Docker, KafkaJS),
+a text with JSON behind it (zap, winston), pairs (logfmt), CRI and compose prefixes. Must not know:
+wordings.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from calendar import timegm
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from html import unescape
 from types import MappingProxyType
@@ -27,12 +28,19 @@ _MONTHS: Final = (
 )
 _OTHER_DATE: Final = re.compile(
     rf"(?:(?P<day>\d{{1,2}})[ /-](?P<month>{'|'.join(_MONTHS)})[a-z]*[ /-](?P<year>(?:19|20)\d\d)|"
-    rf"(?P<month2>{'|'.join(_MONTHS)})[a-z]* (?P<day2>\d{{1,2}}),? (?P<year2>(?:19|20)\d\d)|"
+    rf"(?P<month2>{'|'.join(_MONTHS)})[a-z]* (?P<day2>\d{{1,2}})(?:st|nd|rd|th)?,? "
+    r"(?P<year2>(?:19|20)\d\d)|"
     r"(?P<first>\d\d)(?P<mark>[./-])(?P<second>\d\d)(?P=mark)(?P<year3>(?:19|20)\d\d))[ ,:T@]+"
     r"(?P<clock>\d{1,2}:\d\d:\d\d)(?:[.,](?P<rest>\d{1,9}))?(?: (?P<half>[AP]M))?",
     re.ASCII,
 )
 """Dates with a month's name, or with the year at the end."""
+_SHORT_YEAR: Final = re.compile(
+    r"(?<![\d/])(\d\d/(?:0[1-9]|1[0-2])/(?:0[1-9]|[12]\d|3[01]) \d\d:\d\d:\d\d)(?:[.,](\d{1,9}))? "
+    r"(?:TRACE|DEBUG|INFO|WARN|ERROR|FATAL) ",
+    re.ASCII,
+)
+"""The default pattern of Spark's loggers."""
 _EPOCH: Final = re.compile(r"(?<![\d.])(\d{10})\.(\d{3,6})(?!\d)")
 _CLOCK: Final = re.compile(
     r"(?<![\d:])(\d{1,2}):(\d\d):(\d\d)(?:[.,](\d{1,6}))?(?: ([AP]M))?(?![:\d])"
@@ -58,10 +66,15 @@ _LOGGER: Final = re.compile(
 _COLOURS: Final = re.compile(r"\x1b\[[\d;]*[A-Za-z]")
 _MESSAGES: Final = (
     *("message", "msg", "log", "MESSAGE", "textPayload", "@message", "short_message", "line"),
-    *("body", "content", "text"),
+    *("body", "content", "text", "event", "_raw", "Message", "RenderedMessage", "@m", "@mt"),
+    *("LogMessage", "logMessage", "LogEntry", "Log", "full_message"),
 )
-_INNER: Final = ("jsonPayload", "fields", "_source", "data", "event", "result")
+_INNER: Final = ("jsonPayload", "fields", "_source", "data", "event", "result", "message", "log")
 """Objects in a JSON line that may hold the message."""
+_OWN_MESSAGES: Final = _MESSAGES[:8]
+"""An object behind a text has the message itself only under one of these names."""
+_INNER_MESSAGES: Final = (*_MESSAGES, "reason")
+"""A service of rebalance logs keeps a coordinator's line as the reason in an object."""
 _LOGFMT: Final = re.compile(r'([\w.@]+)=("(?:[^"\\]|\\.)*"|\S+)')
 """The pairs of a line as Go's loggers write it: ``level=info msg="joining group" group=g``."""
 _TIMES: Final = (
@@ -78,7 +91,7 @@ class Framed(NamedTuple):
     dated: bool = False
     source: str = ""
     fields: Mapping[str, Any] = MappingProxyType({})
-    """The fields of a JSON line."""
+    """The fields of a JSON line, or of a JSON object behind a text."""
 
 
 def framed(line: str) -> Framed:
@@ -97,13 +110,26 @@ def framed(line: str) -> Framed:
     at, dated = time_in(stripped[:_FRAME_LENGTH])
     if stripped.startswith("{") and (found := _json(stripped)):
         return _from_json(found, source)
+    if (begin := stripped.find('{"')) > 0 and (found := _json(stripped[begin:])):
+        return _before_json(stripped[:begin].rstrip(), found, source)
     if 'msg="' in stripped and (fields := _logfmt(stripped)).get("msg"):
         return Framed(fields["msg"], at, dated, source, fields)
     return Framed(_without_logger(stripped), at, dated, source)
 
 
+def _before_json(text: str, found: Mapping[str, Any], source: str) -> Framed:
+    """A text with an object behind it, which has values of the text, or the whole message."""
+    at, dated = time_in(text[:_FRAME_LENGTH])
+    if _first(found, _OWN_MESSAGES):
+        whole = _from_json(found, source)
+        return whole if whole.at is not None else whole._replace(at=at, dated=dated)
+    if not dated:
+        at, dated = _told_time(_first(found, _TIMES))
+    return Framed(_without_logger(text), at, dated, source, found)
+
+
 def _from_json(found: Mapping[str, Any], source: str) -> Framed:
-    text = str(_first(found, _MESSAGES))
+    text = str(_first(found, _MESSAGES, _INNER_MESSAGES))
     inner = framed(text) if text else Framed("")
     at, dated = (inner.at, inner.dated) if inner.dated else _told_time(_first(found, _TIMES))
     if at is None and isinstance(instant := found.get("instant"), dict):
@@ -111,22 +137,51 @@ def _from_json(found: Mapping[str, Any], source: str) -> Framed:
         at, dated = _told_time(instant.get("epochSecond"))
         nanos = instant.get("nanoOfSecond")
         at = at + nanos / 1e9 if at is not None and isinstance(nanos, int) else at
-    return Framed(inner.text, at, dated, source or inner.source, found)
+    fields = {**found, **inner.fields} if inner.fields else found
+    return Framed(inner.text, at, dated, source or inner.source, fields)
 
 
-def _first(found: Mapping[str, Any], names: tuple[str, ...], *, deeper: bool = True) -> object:
-    """The first value that is no object, here or in an inner object; empty if there is none."""
+def _first(
+    found: Mapping[str, Any], names: tuple[str, ...], deeper: tuple[str, ...] | None = None
+) -> object:
+    """The first value that is no object, here or in an inner object; empty if there is none.
+
+    Args:
+        found: the object.
+        names: of the values.
+        deeper: of the values in an inner object, if they differ from ``names``.
+    """
     for name in names:
         value = found.get(name)
         if isinstance(value, list) and value:
             value = value[0]
         if value and not isinstance(value, dict | list):
             return value
-    for name in _INNER if deeper else ():
+    for name in _INNER:
         inner = found.get(name)
-        if isinstance(inner, dict) and (value := _first(inner, names, deeper=False)) != "":
-            return value
+        if isinstance(inner, dict):
+            for key in deeper or names:
+                value = inner.get(key)
+                value = value[0] if isinstance(value, list) and value else value
+                if value and not isinstance(value, dict | list):
+                    return value
     return ""
+
+
+def same_source_time(frame: Framed, lines: Iterable[str]) -> Framed:
+    """The frame of a line without a time, with that of the line before: of one record.
+
+    Args:
+        frame: of the line.
+        lines: the lines up to this one, at most those of one record.
+    """
+    for line in reversed(tuple(lines)[:-1]):
+        before = framed(line)
+        if before.source != frame.source:
+            return frame
+        if before.at is not None:
+            return frame._replace(at=before.at, dated=before.dated)
+    return frame
 
 
 def time_in(text: str) -> tuple[float | None, bool]:
@@ -137,6 +192,9 @@ def time_in(text: str) -> tuple[float | None, bool]:
     epoch = _EPOCH.search(text)
     if epoch is not None:
         return int(epoch[1]) + int(epoch[2].ljust(6, "0")) / 1e6, True
+    short = _SHORT_YEAR.search(text)
+    if short is not None:
+        return _instant(f"20{short[1]}", short[2], ""), True
     other = _OTHER_DATE.search(text)
     if other is not None and (at := _other_date(other)) is not None:
         return at, True

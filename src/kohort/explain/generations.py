@@ -233,6 +233,7 @@ class Generations:
             members=len(members),
             static=sum(bool(member.instance) for member in record.members),
             partitions=len(owners),
+            assignor=record.protocol,
             topics_differ=len({m.topics for m in members.values() if m.topics}) > 1,
             moved=len(moving),
             needless=max(0, len(moving) - fewest),

@@ -20,6 +20,8 @@ from kohort.explain.stories import Rebalance
 
 _SAME_S: Final = 600.0
 """Two clocks may differ by minutes; a generation number returns much later at the earliest."""
+_LATE_S: Final = 0.5
+"""Joins and stops that begin so long after a complete generation are no part of its rebalance."""
 _VAGUE: Final = frozenset({Cause.OTHERS, Cause.UNTOLD})
 _GONE: Final = frozenset({Cause.EXPIRED, Cause.LEFT, Cause.POLL_EXPIRED, Cause.GONE})
 
@@ -61,8 +63,16 @@ def one_row_each(rows: Iterable[Rebalance]) -> list[Rebalance]:
         last[each.generation] = each.ended or at, number
         key = each.generation, number
         other = merged.get(key)
-        merged[key] = each if other is None else _one(other, each)
+        if other is None or not _came_back(other, each):
+            merged[key] = each if other is None else _one(other, each)
     return sorted([*merged.values(), *singles], key=lambda r: r.ended or 0)
+
+
+def _came_back(complete: Rebalance, each: Rebalance) -> bool:
+    """Whether a client joined a generation that was complete: a static member that came back."""
+    begun, ended = each.began, complete.ended
+    late = begun is not None and ended is not None and begun > ended + _LATE_S
+    return late and each.side is Side.CLIENT
 
 
 def _one(first: Rebalance, second: Rebalance) -> Rebalance:
@@ -70,7 +80,7 @@ def _one(first: Rebalance, second: Rebalance) -> Rebalance:
     if (second.side is not Side.CLIENT) > (first.side is not Side.CLIENT):
         first, second = second, first
     if first.side is not Side.CLIENT:
-        return first
+        return replace(first, assignor=first.assignor or second.assignor)
     if first.cause in _VAGUE and second.cause not in _VAGUE:
         first, second = second, first
     return replace(
@@ -93,15 +103,13 @@ def with_clients(
             bounds: a partition may have been with a client that told nothing. None: a
             coordinator told the ownership, so that the lengths of the stops are assumed.
     """
-    ends = [
-        (row.ended, place)
-        for place, row in enumerate(rows)
-        if row.ended is not None and row.generation is not None
-    ]
+    ends = _ends(rows)
     stops: dict[int, list[Stop]] = {}
     again: Counter[int] = Counter()
     for stop in ownership.stops:
-        stops.setdefault(_nearest(ends, stop.end), []).append(stop)
+        place = _nearest(ends, stop.end)
+        if place >= 0 and not (clients and _apart(rows[place], stop)):
+            stops.setdefault(place, []).append(stop)
     for handed in ownership.again:
         again[_nearest(ends, handed.at)] += handed.records
     found = []
@@ -121,6 +129,34 @@ def with_clients(
             )
         )
     return found
+
+
+def without_rebalance(rows: list[Rebalance], ownership: Ownership, clients: int) -> list[Stop]:
+    """The stops of partitions while no generation began, as of `with_clients`."""
+    ends, found = _ends(rows), []
+    for stop in ownership.stops:
+        place = _nearest(ends, stop.end)
+        if place >= 0 and _apart(row := rows[place], stop):
+            whole = row.members is not None and row.members <= clients
+            found.append(replace(stop, known=Known.MEASURED if whole else Known.BOUNDED))
+    return found
+
+
+def _ends(rows: list[Rebalance]) -> list[tuple[float, int]]:
+    """The ends of the rows with a generation, and the numbers of the rows."""
+    return [
+        (row.ended, place)
+        for place, row in enumerate(rows)
+        if row.ended is not None and row.generation is not None
+    ]
+
+
+def _apart(row: Rebalance, stop: Stop) -> bool:
+    """Whether a stop has nothing to do with the rebalance that ended next to its end."""
+    begun = row.began if row.began is not None else row.ended
+    if row.ended is None or begun is None:
+        return False
+    return row.ended + _LATE_S < stop.begin or begun - _LATE_S > stop.end
 
 
 def _nearest(ends: list[tuple[float, int]], at: float) -> int:
@@ -143,6 +179,7 @@ def _both(told: Rebalance, found: Rebalance) -> Rebalance:
     return replace(
         told,
         partitions=found.partitions,
+        assignor=told.assignor or found.assignor,
         topics_differ=found.topics_differ,
         moved=found.moved,
         needless=found.needless,

@@ -5,11 +5,13 @@ Out: `Owned` times, `Stop` values, records that were delivered twice. Must not k
 rebalances.
 
 A client that died tells no end. Its ownership ends with its last sign of life when another client
-gets the partition.
+gets the partition. A client that goes on with its signs of life did not die: then both own the
+partition for a time, and it does not stand still.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -21,6 +23,8 @@ MOST_STEPS: Final = 200_000
 """Reports of clients that are kept until the sources end; groups may share this limit."""
 _NOTED_S: Final = 0.1
 """Signs of life of one client are noted so far apart."""
+_ALIVE_S: Final = 5.0
+"""A client that lives tells something within this time: Java's heartbeats come every 3 s."""
 MOST_KEPT: Final = 50_000
 """Times of ownership, and stops, that are kept for one group."""
 
@@ -73,6 +77,10 @@ class Ownership:
     """Since when a partition has no owner."""
     _seen: dict[str, float] = field(default_factory=dict)
     """The last sign of life of each client."""
+    _signs: dict[str, list[float]] = field(default_factory=dict)
+    """All signs of life of each client, while the steps are followed."""
+    _starts: dict[str, list[float]] = field(default_factory=dict)
+    """The times at which processes of each client started."""
     _next: dict[str, int] = field(default_factory=dict)
     """The offset behind the last record that was delivered, by partition."""
 
@@ -93,20 +101,25 @@ class Ownership:
         """A client owns nothing any more."""
         self._note("ended", client, (), at)
 
+    def started(self, client: str, at: float) -> None:
+        """A process of a client starts; an older one has ended."""
+        self._note("started", client, (), at)
+
     def _note(self, what: str, client: str, partitions: tuple[str, ...], at: float) -> None:
         self._noted[client] = at
         if self.limit.take():
             self._steps.append(_Step(at, what, client, partitions))
 
     def _follow(self, step: _Step) -> None:
+        before = self._seen.get(step.client, step.at)
         self._seen[step.client] = step.at
         if step.what == "got":
             self._got(step.client, step.partitions, step.at)
         elif step.what == "gave":
             self._gave(step.client, step.partitions, step.at)
-        elif step.what == "ended":
+        elif step.what in {"ended", "started"}:
             held = [p for p, holder in self._holds.items() if holder[0] == step.client]
-            self._gave(step.client, held, step.at)
+            self._gave(step.client, held, step.at if step.what == "ended" else before)
 
     def _got(self, client: str, partitions: Iterable[str], at: float) -> None:
         for partition in partitions:
@@ -114,11 +127,22 @@ class Ownership:
             if held is not None and held[0] == client:
                 continue
             if held is not None:
-                self._end(partition, self._seen.get(held[0], at))
+                lives = self._lives_after(held[0], at)
+                self._end(partition, at if lives else self._seen.get(held[0], at))
+                if lives:
+                    self._down.pop(partition)
             down = self._down.pop(partition, None)
             if down is not None and len(self.stops) < MOST_KEPT:
                 self.stops.append(Stop(partition, down, at, Known.MEASURED))
             self._holds[partition] = client, at
+
+    def _lives_after(self, client: str, at: float) -> bool:
+        """Whether the same process of a client told something soon after a time."""
+        signs, starts = self._signs.get(client, []), self._starts.get(client, [])
+        place, start = bisect_right(signs, at), bisect_right(starts, at)
+        if place == len(signs) or signs[place] - at > _ALIVE_S:
+            return False
+        return start == len(starts) or signs[place] < starts[start]
 
     def _gave(self, client: str, partitions: Iterable[str], at: float) -> None:
         for partition in partitions:
@@ -144,8 +168,14 @@ class Ownership:
         steps = [s._replace(at=s.at - skews.get(s.client, 0.0)) for s in self._steps]
         self.limit.used -= len(self._steps)
         self._steps.clear()
-        for step in sorted(steps, key=lambda s: s.at):
+        steps.sort(key=lambda s: s.at)
+        for step in steps:
+            times = self._starts if step.what == "started" else self._signs
+            times.setdefault(step.client, []).append(step.at)
+        for step in steps:
             self._follow(step)
+        self._signs.clear()
+        self._starts.clear()
         for partition, (client, begin) in list(self._holds.items()):
             self._end(partition, self._seen.get(client, begin))
         self._down.clear()

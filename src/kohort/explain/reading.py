@@ -7,15 +7,17 @@ know: files, other logs.
 from __future__ import annotations
 
 import re
+from collections import deque
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
 
 from kohort.explain.events import Event, Kind, Place, Side
-from kohort.explain.frames import Framed, framed
+from kohort.explain.frames import Framed, framed, same_source_time
 from kohort.explain.tables import TableReader
 from kohort.explain.wordings.broker import versions_of
 from kohort.explain.wordings.matching import understood
+from kohort.explain.wordings.other import FRANZ_GO_VALUES
 from kohort.explain.wordings.templates import Wording
 
 _MAYBE: Final = (
@@ -32,18 +34,19 @@ _CERTAIN: Final = re.compile(
 """A line with one of these is about a group, whatever it says."""
 
 _TABLES: Final = ("GROUP ", "GROUP,", "TOPIC ")
+_INDENTED: Final = tuple(" \t>|")
+_HEAD: Final = re.compile(r"(?:[AP]M|\d) (?:org\.apache\.)?kafka\.[\w.$]+(?: [\w$<>]+)?$")
+"""The line in front of a message that Java's own logger writes: a time, a class and a method."""
 _PARTITION: Final = re.compile(r"\[GroupCoordinator id=\d+ topic=\S+ partition=(\d+)\]")
 _CONTEXT: Final = re.compile(
     r"\[(?:Consumer|Worker|Producer|Streams) (?:instanceId=([^,\]]*), )?clientId=([^,\]]*), "
     r"groupId=([^\]]*)\]"
 )
-_RDKAFKA: Final = re.compile(r"\b(rdkafka#consumer-\d+)\b|\|([^|\s]*#consumer-\d+)\|")
-_OF_LOGGERS: Final = frozenset(
-    {"time", "ts", "timestamp", "level", "severity", "msg", "message", "caller", "logger", "source"}
-)
-"""Names of fields that loggers write beside the values of a message."""
+_RDKAFKA: Final = re.compile(r"([\w.-]+#consumer-\d+)\b")
 _NOTHING: Final = frozenset({"None", "null", "none"})
 _SOME: Final = re.compile(r"^Some\((.*)\)$")
+_ALIKE: Final = frozenset({"kafka-python", "aiokafka", "Java"})
+_OF_JAVA: Final = re.compile(r"\b(?:Abstract|Consumer|Worker)Coordinator\b|apache\.kafka|o\.a\.k\.")
 _RANDOM: Final = re.compile(
     r"^(.*?)-?(?:[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}|[0-9a-f]{32})$"
 )
@@ -52,6 +55,9 @@ _MOST_TEXT: Final = 600
 _MOST_EXAMPLES: Final = 5
 _MOST_HELD: Final = 1_000
 _MOST_SOURCES: Final = 10_000
+_LINES_OF_A_RECORD: Final = 5
+"""A line without a time has the time of the line before, up to so many lines before."""
+_LOGGERS: Final = ("logger", "logger_name", "name")
 
 
 @dataclass(slots=True)
@@ -92,6 +98,12 @@ class LogReader:
         self._latest: dict[str, float] = {}
         self._held: list[Event] = []
         """Events of clients before the first line that names a group."""
+        self._before: deque[str] = deque(maxlen=_LINES_OF_A_RECORD)
+        """The lines before the present one."""
+        self._listed = ("", -_LINES_OF_A_RECORD)
+        """The group that a line in front of a table names, and the number of that line."""
+        self._aiokafka = False
+        """Whether a line was certainly aiokafka's; it shares messages with kafka-python."""
 
     def read(self, number: int, line: str, *, cut: bool = False) -> list[Event]:
         """The events that are complete with this line: mostly none or one, in order.
@@ -106,21 +118,24 @@ class LogReader:
         counts = self.counts
         counts.lines += 1
         counts.cut += cut
-        if self._tables.active or line.startswith(_TABLES):
-            row = self._tables.read(number, line)
+        self._before.append(line)
+        if self._tables.active or line.startswith(_TABLES) or _is_indented_table(line):
+            row = self._tables.read(number, line.lstrip(" \t>|"))
             if row is not None:
                 counts.understood += 1
-                return [] if row is True else [row]
+                return [] if row is True else [self._of_group(row)]
         if not _may_be(line):
             counts.others += 1
             return []
         frame = framed(line)
+        if frame.at is None:
+            frame = same_source_time(frame, self._before)
         place = Place(self._file, number)
         known = counts.understood
         events = self._read(frame, place)
         if counts.understood > known:
             return events
-        if _CERTAIN.search(line) is None:
+        if _CERTAIN.search(line) is None or _HEAD.search(line) is not None:
             counts.others += 1
             return []
         counts.unknown += 1
@@ -146,6 +161,14 @@ class LogReader:
             return []
         return self._complete(self._event(wording, values, frame, place))
 
+    def _of_group(self, row: Event) -> Event:
+        """A row of a table without a column for the group has that of the line in front of it."""
+        group, number = self._listed
+        if row.group or row.place.line - number > _LINES_OF_A_RECORD:
+            return row
+        self._listed = group, row.place.line
+        return row._replace(group=group)
+
     def rest(self) -> list[Event]:
         """The events that still wait at the end of the log: no line named a group."""
         held, self._held = self._held, []
@@ -166,8 +189,8 @@ class LogReader:
     ) -> Event:
         text, at, dated, source, _ = frame
         side, versions, maker = wording.side, wording.versions, wording.maker
-        if maker == "kafka-python" and _CONTEXT.search(text) is not None:
-            maker = "Java"  # both write this message; the context in front is Java's
+        if maker in _ALIKE:
+            maker = self._maker(maker, frame)
         take = values.pop
         group, member = _plain(take("group", "")), _plain(take("member", ""))
         instance, client = _plain(take("instance", "")), _plain(take("client", ""))
@@ -182,6 +205,8 @@ class LogReader:
         client = client or (client_of(member) if member else "")
         key = source or client
         home = None if partition is None else int(partition)
+        if side is Side.TOOL:
+            self._listed = group, place.line
         if group:
             if max(len(self._groups), len(self._at_home)) > _MOST_SOURCES:
                 self._groups.clear()
@@ -189,7 +214,7 @@ class LogReader:
             self._groups[key] = self._groups[""] = group
             if home is not None:
                 self._home, self._at_home[home] = (group, home), group
-        else:
+        elif wording.kind is not Kind.GROUP_CHOSEN:  # the next line that names one is about it
             group = self._group_of_line(key, home)
         return Event(
             wording.kind,
@@ -213,6 +238,19 @@ class LogReader:
             _plain(take("reason", "")),
             values,
         )
+
+    def _maker(self, maker: str, frame: Framed) -> str:
+        """The program of a message that kafka-python, aiokafka and Java may write."""
+        text = frame.text
+        if "[Consumer " in text or "[Worker " in text or _OF_JAVA.search(text) is not None:
+            return "Java"
+        if frame.fields:
+            text += " ".join(str(frame.fields.get(name, "")) for name in _LOGGERS)
+        if maker == "aiokafka" or "aiokafka" in text:
+            self._aiokafka = True
+        elif maker == "Java":
+            return "kafka-python" if "kafka.coordinator" in text else maker
+        return "aiokafka" if self._aiokafka else maker
 
     def _group_of_line(self, key: str, home: int | None) -> str:
         """The group of a line that names none: mostly the last one.
@@ -245,7 +283,7 @@ def _in_context(
         told = [_plain(part or "") for part in found.groups()]
         instance, client, group = instance or told[0], told[1], group or told[2]
     elif found := _RDKAFKA.search(frame.text):
-        client = found[1] or found[2]
+        client = found[1]
     beside = frame.fields.get
     if frame.fields:
         group = group or str(beside("groupId") or "")
@@ -258,6 +296,10 @@ def _number(text: str | None) -> int | None:
     return None if text is None else int(text)
 
 
+def _is_indented_table(line: str) -> bool:
+    return line.startswith(_INDENTED) and line.lstrip(" \t>|").startswith(_TABLES)
+
+
 def _may_be(line: str) -> bool:
     for word in _MAYBE:  # noqa: SIM110 - a quarter faster than any(): most lines come here only
         if word in line:
@@ -267,15 +309,16 @@ def _may_be(line: str) -> bool:
 
 def _in_pairs(frame: Framed) -> tuple[Wording, dict[str, str]] | None:
     """A message of franz-go; the logger wrote its values as separate fields."""
-    names = [name for name in frame.fields if name not in _OF_LOGGERS]
-    if "group" not in names:
+    if "group" not in frame.fields:
         return None
-    # Some loggers sort the names: the group comes first, the names before it come last.
-    place = names.index("group")
-    pairs = [f"{name}: {frame.fields[name]}" for name in names[place:] + names[:place]]
-    return understood(f"{frame.text}; {', '.join(pairs)}") or understood(
-        f"{frame.text}; {pairs[0]}"
-    )
+    # Loggers sort the names, and add names of their own.
+    pairs = [f"{name}: {frame.fields[name]}" for name in FRANZ_GO_VALUES if name in frame.fields]
+    whole = f"{frame.text}; {', '.join(pairs)}"
+    for text in (whole, f"{whole}, …", f"{frame.text}; {pairs[0]}"):
+        found = understood(text)
+        if found is not None and found[1].get("group") == str(frame.fields["group"]):
+            return found
+    return None
 
 
 @lru_cache(maxsize=4_096)
@@ -290,6 +333,7 @@ def is_benign(event: Event) -> bool:
     return event.kind in {Kind.REQUESTED, Kind.JOIN_FAILED} and (
         "MemberIdRequired" in event.reason
         or "need to re-join with the given member-id" in event.reason
+        or "valid member ID" in event.reason
     )
 
 

@@ -5,6 +5,7 @@ know: lines, files.
 
 A broker writes that the members have joined, and each client writes so when the answer has come,
 a network delay later. So the median difference over many generations is the skew and one delay.
+A static member that comes back joins a generation of long ago: that step tells no skew.
 """
 
 from __future__ import annotations
@@ -49,16 +50,30 @@ class Skews:
 
     _marks: dict[str, dict[tuple[str, int, str], float]] = field(default_factory=dict)
     _brokers: Counter[str] = field(default_factory=Counter)
+    _joined: dict[tuple[str, str, str], int | None] = field(default_factory=dict)
+    """The first generation of each static member in a log."""
 
     def feed(self, event: Event) -> None:
         """Note the step of a generation; other events are ignored."""
         step = _STEPS.get(event.kind)
         if step is None or event.at is None or event.generation is None or not event.dated:
             return
+        if event.instance and event.side is Side.CLIENT and self._may_return(event):
+            return
         marks = self._marks.setdefault(event.place.file, {})
         self._brokers[event.place.file] += event.side is Side.BROKER
         if len(marks) < MOST_MARKS:
             marks[event.group, event.generation, step] = event.at
+
+    def _may_return(self, event: Event) -> bool:
+        """Whether a static member may have come back into a generation of long ago.
+
+        Its process joins the generation that the group has. Later ones begin while it is there.
+        """
+        key = event.place.file, event.group, event.instance
+        if key not in self._joined and len(self._joined) >= MOST_MARKS:
+            return True
+        return self._joined.setdefault(key, event.generation) == event.generation
 
     def found(self) -> list[Skew]:
         """The skews that are larger than a delay, against the log of a broker if there is one."""

@@ -7,8 +7,8 @@ advice.
 
 from __future__ import annotations
 
-import re
 from collections import Counter, deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -16,6 +16,7 @@ from kohort.explain.amounts import Amount, Known, Stop, weakest
 from kohort.explain.causes import Cause, Reason, clients_cause, reason_of
 from kohort.explain.events import Event, Kind, Place, Side
 from kohort.explain.limits import Limit
+from kohort.explain.listing import Listing
 from kohort.explain.ownership import Owned, Ownership
 from kohort.explain.partition_lists import partitions_in
 from kohort.explain.reading import client_of
@@ -23,16 +24,10 @@ from kohort.explain.reading import client_of
 MOST_REBALANCES: Final = 2_000
 _REAL_S: Final = 1e9
 """A time since 1970 is larger, a time of a day or of a simulated world is smaller."""
-_MEMBER_ID: Final = re.compile(r"\bmemberId=([^,)]+)")
-_STATES: Final = (
-    ("has no active members", "Empty"),
-    ("is rebalancing", "PreparingRebalance"),
-    ("does not exist", "Dead"),
-)
-"""Parts of the messages of the tool, with the states that they mean."""
 MOST_CLIENTS: Final = 50_000
 """Names of clients that the stories of all groups keep together."""
 _MOST_EXAMPLES: Final = 3
+_MOST_LISTS: Final = 10
 _MOST_EXPIRED: Final = 1_000
 _SOON_S: Final = 1.0
 """A member that left or expired so shortly before a rebalance without a reason caused it."""
@@ -76,6 +71,8 @@ class Rebalance:
     static: int | None = None
     partitions: int | None = None
     """Partitions with an owner in the new generation."""
+    assignor: str = ""
+    """The assignor of the generation; known from clients and the offsets topic."""
     topics_differ: bool = False
     """Whether members want different topics; known from the offsets topic only."""
     moved: int | None = None
@@ -155,44 +152,6 @@ class Times:
         return self.total / self.count if self.count else 0.0
 
 
-@dataclass(slots=True)
-class Listing:
-    """The group at the moments at which ``kafka-consumer-groups`` listed it."""
-
-    states: list[str] = field(default_factory=list)
-    """Each state once, in the order of the file."""
-    members: set[str] = field(default_factory=set)
-    counted: int = 0
-    """The number of members, as it was listed last."""
-    idle: set[str] = field(default_factory=set)
-    """Members without partitions."""
-    partitions: set[str] = field(default_factory=set)
-    alone: set[str] = field(default_factory=set)
-    """Partitions without a consumer when they were listed last."""
-    lag: dict[str, int] = field(default_factory=dict)
-
-    def feed(self, event: Event) -> None:
-        """Take the next line."""
-        if event.kind is Kind.LISTED_PARTITION:
-            partition = event.details["partition"]
-            self.partitions.add(partition)
-            (self.alone.discard if event.member else self.alone.add)(partition)
-            lag = event.details.get("lag", "")
-            if lag.isdecimal():
-                self.lag[partition] = int(lag)
-        if event.member:
-            self.members.add(event.member)
-        if (listed := event.details.get("list")) is not None:
-            self.members = set(_MEMBER_ID.findall(listed))
-        self.counted = len(self.members) if event.members is None else event.members
-        if event.kind is Kind.LISTED_MEMBER:
-            idle = event.details.get("count") == "0"
-            (self.idle.add if idle else self.idle.discard)(event.member)
-        state = event.state or next((s for words, s in _STATES if words in event.text), "")
-        if state and state not in self.states:
-            self.states.append(state)
-
-
 @dataclass(slots=True, kw_only=True)
 class Story:
     """The story of one group in the logs."""
@@ -225,6 +184,10 @@ class Story:
     times: dict[str, Times] = field(default_factory=dict)
     """By the name of the work: poll, heartbeat, commit; by that of a limit: session, rebalance
     timeout."""
+    supported: dict[str, Event] = field(default_factory=dict)
+    """The first member that left with a list of assignors, by the list as the broker writes it."""
+    returns: list[Stop] = field(default_factory=list)
+    """Stops without a rebalance: their owner came back into its generation."""
     lags: list[tuple[float, int]] = field(default_factory=list)
     """The lag of the group at some times, if a cluster told the ends of the logs."""
     ownership: Ownership = field(default_factory=Ownership)
@@ -242,6 +205,8 @@ class Story:
     _open: dict[str, Any] | None = None
     """The fields of the rebalance under way, as the coordinator told them."""
     _culprit: Event | None = None
+    _late: set[str] = field(default_factory=set)
+    """Clients that left since they polled too late."""
     _client: dict[str, Rebalance] = field(default_factory=dict)
     """The rebalance under way of each client."""
 
@@ -310,6 +275,13 @@ class Story:
         if numbers:
             self.generations = min(numbers), max(numbers)
 
+    def take(self, other: Story, kinds: Iterable[Kind]) -> None:
+        """Count the events of these kinds in another story, too."""
+        for kind in kinds:
+            if events := other.examples.get(kind):
+                self.counts[kind] += other.counts[kind]
+                self.examples[kind] = [*events, *self.examples.get(kind, [])][:_MOST_EXAMPLES]
+
     # -- the coordinator's lines ------------------------------------------------------------------
 
     def _feed_broker(self, event: Event) -> None:
@@ -348,6 +320,12 @@ class Story:
         if event.kind not in _CULPRITS:
             return
         self._culprit = event
+        begun = self._open
+        if event.kind is Kind.LEFT and begun is not None and begun.get("member") == event.member:
+            # The line of the rebalance may come before this one.
+            begun["client_reason"] = begun["client_reason"] or event.reason
+        if (lists := event.details.get("protocols")) and len(self.supported) < _MOST_LISTS:
+            self.supported.setdefault(lists, event)
         client = event.client or event.member
         noted = event.kind in {Kind.LEFT, Kind.EXPIRED} and self._noted(client)
         if noted:
@@ -418,22 +396,22 @@ class Story:
         self.clients[key] = event.place.file
         self._follow(key, event)
         begun = self._client.get(key)
+        if event.kind is Kind.POLL_EXPIRED or "poll timeout has expired" in event.text:
+            self._late.add(key)
         match event.kind:
             case Kind.REQUESTED | Kind.JOINING | Kind.HEARTBEAT_REBALANCING | Kind.REVOKED:
-                if begun is None or begun.joined is not None:
-                    if begun is not None:
-                        self._keep(begun)
-                    self._client[key] = self._seen(event)
+                self._client_begins(event, key)
             case Kind.JOINED:
-                begun = begun or self._seen(event)
+                begun = begun or self._seen(event, key)
                 self._client[key] = replace(
                     begun,
                     joined=event.at,
                     generation=event.generation,
                     member=event.member or begun.member,
+                    assignor=event.details.get("protocol", "").strip("'\""),
                 )
             case Kind.SYNCED:
-                begun = self._client.pop(key, None) or self._seen(event)
+                begun = self._client.pop(key, None) or self._seen(event, key)
                 generation = event.generation if event.generation is not None else begun.generation
                 self._keep(replace(begun, assigned=event.at, generation=generation))
             case Kind.LEAVING | Kind.PROCESS_ENDED:
@@ -454,15 +432,32 @@ class Story:
                 self.ownership.got(key, parts, event.at)
             case Kind.REVOKED | Kind.LOST:
                 self.ownership.gave(key, parts, event.at)
-            case Kind.PROCESS_ENDED:
+            case Kind.PROCESS_ENDED | Kind.POLL_EXPIRED:
                 self.ownership.ended(key, event.at)
+            case Kind.PROCESS_STARTED:
+                self.ownership.started(key, event.at)
             case _:
                 self.ownership.seen(key, event.at)
 
-    def _seen(self, event: Event) -> Rebalance:
+    def _client_begins(self, event: Event, key: str) -> None:
+        """A client begins a rebalance, or tells more about the one that it has begun."""
+        begun, cause = self._client.get(key), clients_cause(event.reason, event.kind)
+        if begun is None or begun.joined is not None:
+            if begun is not None:
+                self._keep(begun)
+            self._client[key] = self._seen(event, key)
+        elif begun.cause is Cause.UNTOLD and cause is not Cause.UNTOLD:
+            why = event.reason
+            self._client[key] = replace(begun, cause=cause, reason=why, client_reason=why)
+
+    def _seen(self, event: Event, key: str) -> Rebalance:
+        cause = clients_cause(event.reason, event.kind)
+        if key in self._late:
+            self._late.discard(key)
+            cause = Cause.POLL_EXPIRED if cause is Cause.UNTOLD else cause
         return Rebalance(
             side=Side.CLIENT,
-            cause=clients_cause(event.reason, event.kind),
+            cause=cause,
             reason=event.reason,
             member=event.member,
             instance=event.instance,

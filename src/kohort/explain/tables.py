@@ -93,7 +93,7 @@ class TableReader:
             )
             if cells.get(column, "-") != "-"
         }
-        if kind is Kind.LISTED_PARTITION:
+        if kind is Kind.LISTED_PARTITION and cells["TOPIC"] != "-":
             details["partition"] = f"{cells['TOPIC']}-{cells['PARTITION']}"
         members = cells.get("#MEMBERS", "")
         return Event(

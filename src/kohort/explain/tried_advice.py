@@ -48,6 +48,19 @@ TRIED: Final = {
         "gap 46 s; with the same group.instance.id again: 0 rebalances, 16 dead "
         "partition-seconds, longest gap 4 s"
     ),
+    "session shorter than a restart": (
+        "in the lab (3 members, 12 partitions, eager; a static member is back after 20 s "
+        "where session.timeout.ms is 10 s) 2 rebalances, 98 dead partition-seconds, "
+        "longest gap 16 s; with 30 s: 0 rebalances, 84 dead partition-seconds, longest "
+        "gap 21 s"
+    ),
+    "eager and cooperative mixed": (
+        "in the lab (3 members, 12 partitions, eager; each process restarts in turn "
+        "within 3 s, and all members give all up, as they do while one has an eager "
+        "assignor) 5 rebalances, 124 dead partition-seconds, longest gap 6 s; with "
+        "cooperative-sticky alone: 9 rebalances, 102 dead partition-seconds, longest gap "
+        "8 s"
+    ),
     "initial delay too short": (
         "in the lab (3 members, 12 partitions, eager; three processes start 2 s apart, "
         "without an initial delay) 2 rebalances, 30 dead partition-seconds, longest gap 2"

@@ -54,7 +54,10 @@ class Trial:
 
 
 def _group(
-    *incidents: Incident, later: tuple[str, ...] = (), begins: bool = False, **figures: float
+    *incidents: Incident,
+    later: tuple[str, ...] = (),
+    begins: bool = False,
+    **figures: float | str,
 ) -> Deployment:
     values = {**_FIGURES, **{name.replace("_", "."): value for name, value in figures.items()}}
     return Deployment(
@@ -137,6 +140,22 @@ TRIALS: Final = {
         ),
         change=_slower(group_instance_id="each"),
         after=(_one(What.STOPPED, 3.0),),
+    ),
+    "session shorter than a restart": Trial(
+        trouble="a static member is back after 20 s where session.timeout.ms is 10 s",
+        advice="30 s",
+        before=_group(
+            _one(What.STOPPED, 20.0), session_timeout_ms=10_000, group_instance_id="each"
+        ),
+        change=_slower(session_timeout_ms="30000"),
+        lowers="rebalances",
+    ),
+    "eager and cooperative mixed": Trial(
+        trouble="each process restarts in turn within 3 s, and all members give all up, as they do "
+        "while one has an eager assignor",
+        advice="cooperative-sticky alone",
+        before=_group(*(_one(What.STOPPED, 3.0, 20.0 * n, pod) for n, pod in enumerate(_PODS))),
+        change=_slower(partition_assignment_strategy="cooperative-sticky"),
     ),
     "initial delay too short": Trial(
         trouble="three processes start 2 s apart, without an initial delay",

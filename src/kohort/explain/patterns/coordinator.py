@@ -15,7 +15,11 @@ from kohort.explain.events import Kind
 from kohort.explain.findings import Finding, events_of, places_of
 from kohort.explain.stories import Story
 
-_TOO_LARGE: Final = ("RecordTooLarge", "MESSAGE_TOO_LARGE", "larger than", "RecordBatchTooLarge")
+_TOO_LARGE: Final = (
+    *("RecordTooLarge", "MESSAGE_TOO_LARGE", "larger than", "RecordBatchTooLarge"),
+    "UNKNOWN_SERVER_ERROR when storing",  # the coordinator has this error for a large record only
+)
+_NOT_HERE: Final = "NOT_COORDINATOR"
 _FEW_REPLICAS: Final = (
     "NotEnoughReplicas",
     "NOT_ENOUGH_REPLICAS",
@@ -86,6 +90,17 @@ def storing(story: Story) -> Iterator[Finding]:
     if not begun and not told:
         return
     words = " ".join([*(e.text for e in told), *(r.reason for r in begun)])
+    if _NOT_HERE in words:
+        yield Finding(
+            name="coordinator moved",
+            says="The broker was not the coordinator of the group any more when it had to store "
+            f"the assignment{_times(max(len(begun), story.counts[Kind.STORE_FAILED]))}: the group "
+            "had moved to another broker.",
+            advice="This is normal when brokers restart. Members find the new coordinator by "
+            "themselves.",
+            evidence=places_of(told) or places_of(begun),
+        )
+        return
     large = any(word in words for word in _TOO_LARGE)
     replicas = any(word in words for word in _FEW_REPLICAS)
     replicas |= not large and story.counts[Kind.REPLICAS_CHANGED] > 0
@@ -94,15 +109,15 @@ def storing(story: Story) -> Iterator[Finding]:
         if large
         else " Too few replicas of __consumer_offsets are in sync."
         if replicas
-        else ""
+        else " The line does not tell the reason: too few replicas, or too large a record."
     )
     yield Finding(
-        name="group not stored" if replicas else "group record too large",
+        name="group record too large" if large else "group not stored",
         says="The broker could not store the assignment of the group"
         f"{_times(max(len(begun), story.counts[Kind.STORE_FAILED]))}.{why}",
         advice="Bring back the brokers that hold replicas of __consumer_offsets "
         "(min.insync.replicas)."
-        if replicas
+        if not large
         else "The record of a group holds the subscriptions and the assignments of all members. "
         "Use fewer members or topics, or raise max.message.bytes of __consumer_offsets "
         "(message.max.bytes of the brokers).",

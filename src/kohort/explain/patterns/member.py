@@ -47,7 +47,10 @@ def static_conflict(story: Story) -> Iterator[Finding]:
 
 def poll_interval(story: Story) -> Iterator[Finding]:
     """A consumer did not poll in time."""
-    events = events_of(story, Kind.POLL_EXPIRED)
+    leaving = story.examples.get(Kind.LEAVING, [])
+    events = events_of(story, Kind.POLL_EXPIRED) or [
+        e for e in leaving if any(word in e.text for word in POLL_WORDS)
+    ]
     told = [r for r in story.rebalances if any(w in r.client_reason for w in POLL_WORDS)]
     if not events and not told:
         return
@@ -124,7 +127,12 @@ def too_slow(story: Story) -> Iterator[Finding]:
 
 def short_session(story: Story) -> Iterator[Finding]:
     """Members expired and were back soon: their processes lived, their pauses were too long."""
-    back = {client: after for client, after in story.came_back.items() if after <= _BACK_S}
+    static = {r.instance for r in story.rebalances if r.cause is Cause.NEW_MEMBER}
+    back = {
+        client: after
+        for client, after in story.came_back.items()
+        if after <= _BACK_S and client not in static
+    }
     unknown = events_of(story, Kind.UNKNOWN_MEMBER)
     alive = {e.client for e in unknown} & back.keys()
     if not back:
@@ -157,7 +165,13 @@ def failed_joins(story: Story) -> Iterator[Finding]:
             evidence=places_of(unfit),
         )
         return
-    late = [e for e in failed if "imed" in e.text or "imeout" in e.text or e.maker == "brod"]
+    again = story.examples.get(Kind.REQUESTED, [])
+    waited = any("imeout" in e.text for e in again)  # brod tells the reason on a line of its own
+    late = [
+        e
+        for e in failed
+        if "imed" in e.text or "imeout" in e.text or (e.maker == "brod" and waited)
+    ]
     if late:
         yield Finding(
             name="join timed out",

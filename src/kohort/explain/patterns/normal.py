@@ -45,8 +45,16 @@ def normal_life(story: Story) -> Iterator[Finding]:
         yield Finding(
             name="static member returned",
             says="A process with a known group.instance.id came back and took its old place: in a "
-            "stable group this costs no rebalance.",
+            f"stable group this costs no rebalance.{_meanwhile(story)}",
             evidence=places_of(events),
+        )
+    elif story.returns:
+        yield Finding(
+            name="stopped without a rebalance",
+            says="A member came back into its generation, as a static member does."
+            f"{_meanwhile(story)}",
+            known=max(story.returns, key=lambda stop: stop.seconds).known,
+            evidence=places_of(events_of(story, Kind.SYNCED, Kind.ADDED)),
         )
     if events := events_of(story, Kind.EMPTY):
         yield Finding(
@@ -54,3 +62,15 @@ def normal_life(story: Story) -> Iterator[Finding]:
             says="The last member went; the group was empty.",
             evidence=places_of(events),
         )
+
+
+def _meanwhile(story: Story) -> str:
+    """The times in which partitions waited for the members that came back."""
+    if not story.returns:
+        return ""
+    longest = max(story.returns, key=lambda stop: stop.seconds)
+    count = len({stop.partition for stop in story.returns})
+    return (
+        f" Meanwhile {count} partition{'s' * (count > 1)} stood still, for "
+        f"{span_text(longest.seconds)} at most ({longest.known.value})."
+    )

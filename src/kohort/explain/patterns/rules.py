@@ -36,6 +36,11 @@ from kohort.explain.patterns.member import (
     wrong_use,
 )
 from kohort.explain.patterns.normal import normal_life
+from kohort.explain.patterns.protocols import (
+    commits_while_moving,
+    mixed_assignors,
+    spark_queries,
+)
 from kohort.explain.patterns.settings import (
     late_polls,
     only_expire,
@@ -43,6 +48,7 @@ from kohort.explain.patterns.settings import (
     rare_heartbeats,
     session_refused,
     short_delay,
+    short_for_restart,
     short_lives,
 )
 from kohort.explain.stories import Story
@@ -57,8 +63,12 @@ _RULES: Final[tuple[Callable[[Story], Iterator[Finding]], ...]] = (
     short_session,
     crash_loop,
     pod_names,
+    short_for_restart,
     only_expire,
     restarts,
+    mixed_assignors,
+    commits_while_moving,
+    spark_queries,
     short_delay,
     short_lives,
     session_refused,

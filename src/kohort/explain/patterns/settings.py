@@ -15,7 +15,9 @@ from kohort.explain.events import Event, Kind
 from kohort.explain.findings import POLL_WORDS, Finding, events_of, places_of, span_text
 from kohort.explain.stories import Rebalance, Story
 
-_POD: Final = re.compile(r"-[bcdfghjklmnpqrstvwxz2456789]{6,10}-[bcdfghjklmnpqrstvwxz2456789]{5}$")
+_POD: Final = re.compile(
+    r"(?:^|-)[bcdfghjklmnpqrstvwxz2456789]{6,10}-[bcdfghjklmnpqrstvwxz2456789]{5}$"
+)
 """The end of the name of a Deployment's pod: a hash of the template, and five random letters."""
 _OUTSIDE: Final = ("InvalidSessionTimeout", "session timeout is not within")
 _SHARE: Final = 3
@@ -25,6 +27,9 @@ _AT_ONCE_S: Final = 0.5
 _STARTING_S: Final = 60.0
 _SHORT_S: Final = 120.0
 _OFTEN: Final = 3
+_RESTART_S: Final = 900.0
+"""A process that is back later was not restarted."""
+_DEATHS: Final = frozenset({Cause.EXPIRED, Cause.GONE})
 
 
 def pod_names(story: Story) -> Iterator[Finding]:
@@ -42,6 +47,38 @@ def pod_names(story: Story) -> Iterator[Finding]:
             known=Known.BOUNDED,
             evidence=places_of(named) or places_of(events),
         )
+
+
+def short_for_restart(story: Story) -> Iterator[Finding]:
+    """A static member expired, and its next process came: its restart outlasts the session."""
+    gone: dict[str, Rebalance] = {}
+    back: list[tuple[float, Rebalance, Rebalance]] = []
+    for each in story.rebalances:
+        at = each.began if each.began is not None else each.ended
+        if each.cause in _DEATHS and at is not None:
+            gone[each.instance or each.client] = each
+        elif each.cause is Cause.NEW_MEMBER and at is not None and each.instance:
+            before = gone.pop(each.instance, None)
+            since = None if before is None else before.began or before.ended
+            if before is not None and since is not None and 0 <= at - since <= _RESTART_S:
+                back.append((at - since, before, each))
+    if not back:
+        return
+    after, before, joined = max(back, key=lambda found: found[0])
+    session = next((s for s in (before.session_s, joined.session_s) if s is not None), None)
+    limit = "" if session is None else f" of {span_text(session)}"
+    yield Finding(
+        name="session shorter than a restart",
+        says=f"Member {joined.instance!r} has a group.instance.id, yet its session{limit} ended "
+        f"before its next process came, {span_text(after)} later"
+        f"{f'; {len(back)} restarts went so' if len(back) > 1 else ''}: the instance id saved "
+        "nothing, and each restart cost two rebalances.",
+        advice="Raise session.timeout.ms above the longest restart, by "
+        f"{span_text(after)} at least (group.max.session.timeout.ms of the brokers is 30 min by "
+        "default). A process that dies for good then leaves its partitions idle for as long.",
+        known=Known.MEASURED if before.certain and joined.certain else Known.BOUNDED,
+        evidence=places_of([before, joined]),
+    )
 
 
 def only_expire(story: Story) -> Iterator[Finding]:

@@ -41,6 +41,11 @@ _TABLE: Final = (
         "1.0-2.0",
     ),
     (
+        Kind.PREPARING,
+        "Preparing to restabilize group <group> with old generation <generation>",
+        "0.9-0.11",
+    ),
+    (
         Kind.STABILIZED,
         f"Stabilized group <group> generation <generation> {_OFFSETS} with <members> members",
         "2.8-3.8",
@@ -51,6 +56,7 @@ _TABLE: Final = (
         "Stabilized group <group> generation <generation> with <members> members",
         "3.7-",
     ),
+    (Kind.STABILIZED, "Stabilized group <group> generation <generation>", "0.9-0.11"),
     (
         Kind.ASSIGNED,
         "Assignment received from leader <member> for group <group> for generation <generation>. "
@@ -66,7 +72,7 @@ _TABLE: Final = (
     (
         Kind.ASSIGNED,
         "Assignment received from leader for group <group> for generation <generation>",
-        "1.0-2.7",
+        "0.9-2.7",
     ),
     (
         Kind.PENDING_EXPIRED,

@@ -5,6 +5,7 @@ In: the tables of each program. Out: `CLIENT`. Must not know: frames, brokers.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from kohort.explain.events import Kind, Side
@@ -14,16 +15,30 @@ from kohort.explain.wordings.librdkafka import LIBRDKAFKA
 from kohort.explain.wordings.librdkafka_details import LIBRDKAFKA_DETAILS
 from kohort.explain.wordings.other import BROD, FRANZ_GO, KAFKAJS, SARAMA
 from kohort.explain.wordings.python import AIOKAFKA, KAFKA_PYTHON
+from kohort.explain.wordings.spark import SPARK
 from kohort.explain.wordings.templates import Wording, wording
+
+
+def _brief(table: tuple[tuple[Kind, str], ...]) -> Iterator[tuple[Kind, str]]:
+    """Messages of franz-go with the group as their only value: some loggers drop the others."""
+    known = {template for _, template in table}
+    for kind, template in table:
+        name, found, _ = template.partition("; group: <group>, ")
+        brief = f"{name}; group: <group>"
+        if found and brief not in known:
+            known.add(brief)
+            yield kind, brief
+
 
 _MAKERS: Final = (
     ("librdkafka", (*LIBRDKAFKA, *LIBRDKAFKA_DETAILS)),
     ("aiokafka", AIOKAFKA),
     ("kafka-python", KAFKA_PYTHON),
-    ("franz-go", FRANZ_GO),
+    ("franz-go", (*FRANZ_GO, *_brief(FRANZ_GO))),
     ("sarama", SARAMA),
     ("KafkaJS", KAFKAJS),
     ("brod", BROD),
+    ("Spark", SPARK),
     ("Java", (*JAVA, *JAVA_DETAILS, (Kind.JOINING, "(Re-)joining group"))),
 )
 

@@ -49,7 +49,49 @@ LIBRDKAFKA: Final = (
     (Kind.HEARTBEAT_REBALANCING, "HeartbeatRequest failed: Broker: Group rebalance in progress…"),
     (
         Kind.HEARTBEAT_REBALANCING,
+        'Group "<group>" heartbeat error response in state <state>: Broker: Group rebalance in '
+        "progress",
+    ),
+    (
+        Kind.COORDINATOR_LOST,
+        'Group "<group>" heartbeat error response in state <state>: Broker: Not coordinator<rest>',
+    ),
+    (
+        Kind.COORDINATOR_LOST,
+        'Group "<group>" heartbeat error response in state <state>: Broker: Coordinator <rest>',
+    ),
+    (
+        Kind.COORDINATOR_LOST,
+        'Group "<group>" heartbeat error response in state <state>: Local: <reason>',
+    ),
+    (
+        Kind.UNKNOWN_MEMBER,
+        'Group "<group>" heartbeat error response in state <state>: Broker: Unknown member<rest>',
+    ),
+    (
+        Kind.UNKNOWN_MEMBER,
+        'Group "<group>" heartbeat error response in state <state>: Broker: Specified group '
+        "generation id is not valid",
+    ),
+    (
+        Kind.CLIENT_FENCED,
+        'Group "<group>" heartbeat error response in state <state>: Broker: Static consumer fenced '
+        "by …",
+    ),
+    (
+        Kind.PROGRESS,
         'Group "<group>" heartbeat error response in state <state>: <reason>',
+    ),
+    # A first join: the coordinator gives the member its id and asks for another join (KIP-394).
+    (
+        Kind.JOIN_FAILED,
+        "JoinGroup response: GenerationId -1, Protocol <protocol>, LeaderId <leader>, my MemberId "
+        "<member>, <count> members in group: <reason>",
+    ),
+    (
+        Kind.JOIN_FAILED,
+        "JoinGroup response: GenerationId -1, Protocol <protocol>, LeaderId <leader>, my MemberId "
+        "<member>, member metadata count <count>: <reason>",
     ),
     (Kind.REVOKED, 'Group "<group>": delegating revoke of <count> partition(s) to application…'),
     (Kind.ADDED, 'Group "<group>": delegating assign of <count> partition(s) to application…'),
@@ -100,6 +142,8 @@ LIBRDKAFKA: Final = (
     (Kind.PROGRESS, 'Group "<group>": COOPERATIVE protocol collection sizes: <plan>'),
     (Kind.PROGRESS, 'Group "<group>": <count> partitions assigned to consumers'),
     (Kind.JOIN_FAILED, 'Group "<group>": synchronization failed: <reason>: rejoining'),
+    (Kind.JOIN_FAILED, 'Group "<group>": synchronization failed: <reason>'),
+    (Kind.JOIN_FAILED, 'Group "<group>" synchronization failed: <reason>'),
     (Kind.PROGRESS, "SyncGroup response: <reason> (<count> bytes of MemberState data)"),
     (Kind.PROGRESS, 'Group "<group>": "<assignor>" assignor run for <count> member(s)'),
     (
@@ -243,6 +287,12 @@ LIBRDKAFKA: Final = (
         'ConsumerGroupHeartbeat response received for member id "<member>" with epoch <epoch>',
     ),
     (Kind.PROGRESS, 'ConsumerGroupHeartbeat received target assignment "<plan>"'),
+    (
+        Kind.PROGRESS,
+        'ConsumerGroupHeartbeat of member id "<member>", group id "<group>", generation id '
+        "<generation>, …",
+    ),
+    (Kind.JOIN_FAILED, "ConsumerGroupHeartbeat failed: <reason>"),
     (Kind.PROGRESS, 'Target assignment acked, new current assignment  "<plan>"'),
     (Kind.COORDINATOR_LOST, "ConsumerGroupHeartbeat failed due to coordinator (<node>) <reason>"),
     (Kind.UNKNOWN_MEMBER, "ConsumerGroupHeartbeat failed due to: <reason>: will rejoin the group"),

@@ -10,6 +10,14 @@ from typing import Final
 
 from kohort.explain.events import Kind
 
+FRANZ_GO_VALUES: Final = (
+    *("group", "member_id", "instance_id", "prior_member_id", "prior_generation"),
+    *("new_member_id", "new_generation", "generation", "protocol_type", "protocol"),
+    *("now_assigned", "assigned", "revoking", "added", "lost", "stage", "instance"),
+    *("err", "why", "is848", "id", "interests", "plan"),
+)
+"""The names of values in the messages of franz-go, in their order there."""
+
 FRANZ_GO: Final = (
     (
         Kind.JOINED,
@@ -86,7 +94,17 @@ FRANZ_GO: Final = (
     ),
     (Kind.UNKNOWN_MEMBER, "heartbeat errored; group: <group>, err: ILLEGAL_GENERATION…"),
     (Kind.CLIENT_FENCED, "heartbeat errored; group: <group>, err: FENCED_INSTANCE_ID…"),
-    (Kind.COORDINATOR_LOST, "heartbeat errored; group: <group>, err: <reason>"),
+    (Kind.COORDINATOR_LOST, "heartbeat errored; group: <group>, err: NOT_COORDINATOR…"),
+    (Kind.COORDINATOR_LOST, "heartbeat errored; group: <group>, err: COORDINATOR_…"),
+    (Kind.PROGRESS, "heartbeat errored; group: <group>, err: context canceled…"),
+    # An error in words that are not known: the member joins again all the same.
+    (Kind.REQUESTED, "heartbeat errored; group: <group>, err: <reason>"),
+    (Kind.REQUESTED, "heartbeat errored; group: <group>"),
+    (Kind.CLIENT_FENCED, "join group failed; group: <group>, err: FENCED_INSTANCE_ID…"),
+    (
+        Kind.CLIENT_FENCED,
+        "join and sync loop errored; group: <group>, err: FENCED_INSTANCE_ID…",
+    ),
     (
         Kind.PROGRESS,
         "heartbeat errored again while waiting for user revoke to finish; group: <group>, err: "
@@ -241,6 +259,9 @@ BROD: Final = (
         Kind.PROGRESS,
         "group coordinator (groupId=<group>,memberId=<member>,generation=<generation>,pid=<pid>):…",
     ),
+    (Kind.HEARTBEAT_REBALANCING, "re-joining group, reason::rebalance_in_progress"),
+    (Kind.UNKNOWN_MEMBER, "re-joining group, reason::unknown_member_id"),
+    (Kind.UNKNOWN_MEMBER, "re-joining group, reason::illegal_generation"),
     (Kind.REQUESTED, "re-joining group, reason:<reason>"),
     (Kind.JOIN_FAILED, "failed to join group"),
     (Kind.LEAVING, "Leaving group, reason: <reason>"),

@@ -28,6 +28,8 @@ KAFKA_PYTHON: Final = (
     (Kind.COORDINATOR_FOUND, "Discovered coordinator <node> for group <group>"),
     (Kind.JOINED, "Successfully joined group <group> with generation <generation>"),
     (Kind.SYNCED, "Successfully synced group <group> with generation <generation>"),
+    # The membership was lost while the answer came.
+    (Kind.JOIN_FAILED, "Successfully synced group <group> with generation -1"),
     (Kind.PROGRESS, "Elected group leader -- performing partition assignments using <assignor>"),
     (Kind.JOIN_FAILED, "Error sending JoinGroupRequest_<version> to node <node> [<reason>]…"),
     (Kind.JOINING, "(Re-)joining group <group>"),
@@ -112,9 +114,11 @@ KAFKA_PYTHON: Final = (
     (Kind.COMMIT_FAILED, "Not authorized to commit to topics <topics> for group <group>"),
     (Kind.COMMIT_FAILED, "Not authorized to commit offsets for group <group>"),
     (Kind.COMMIT_FAILED, "Offset commit failed: <reason>"),
+    (Kind.COORDINATOR_FOUND, "Group coordinator for <group> is <node>"),
     *(
         (Kind.PROGRESS, template)
         for template in (
+            "Updated partition assignment: …",
             "Rebalance listener <listener> for group <group> took <duration>. Sync listeners …",
             "User provided subscription listener <listener> for group <group> failed …",
             "User provided subscription rebalance listener <listener> for group <group> failed …",

@@ -1,0 +1,164 @@
+"""Lines as people paste them: other loggers, old versions, messages without their values."""
+
+from __future__ import annotations
+
+from calendar import timegm
+
+import pytest
+from tests.explain.test_stories import explain, names
+
+from kohort.explain.causes import Cause
+from kohort.explain.events import Event, Kind
+from kohort.explain.explaining import Explainer
+from kohort.explain.reading import LogReader
+
+NOON = float(timegm((2026, 3, 1, 12, 0, 0)))
+RDKAFKA = "%7|1772366400.000|CGRP|app#consumer-2| [thrd:main]: "
+
+
+def events(*lines: str) -> list[Event]:
+    """The events of a log; no line about a group is unknown."""
+    reader = LogReader("pasted.log")
+    found = [event for n, line in enumerate(lines, 1) for event in reader.read(n, line)]
+    assert reader.counts.unknown == 0, reader.counts.examples
+    return [*found, *reader.rest()]
+
+
+def kinds(*lines: str) -> list[Kind]:
+    return [event.kind for event in events(*lines)]
+
+
+def test_javas_own_logger_writes_the_time_on_the_line_before() -> None:
+    (joining,) = events(
+        "Mar 01, 2026 12:00:00 PM org.apache.kafka.clients.consumer.internals.AbstractCoordinator "
+        "sendJoinGroupRequest",
+        "INFO: [Consumer clientId=c-1, groupId=g] (Re-)joining group",
+    )
+    assert (joining.kind, joining.group, joining.at) == (Kind.JOINING, "g", NOON)
+
+
+def test_a_record_of_several_lines_has_the_time_of_its_first() -> None:
+    (heartbeat,) = events(
+        "2026-03-01 12:00:00Z app |Notice| :",
+        "----",
+        " event.type()= 2",
+        ' event.str()= Group "g" heartbeat error response in state up (join state assigned, 1 '
+        "partition(s) assigned): Broker: Group rebalance in progress",
+    )
+    assert (heartbeat.kind, heartbeat.at) == (Kind.HEARTBEAT_REBALANCING, NOON)
+
+
+def test_a_line_of_another_container_gives_no_time() -> None:
+    text = "Heartbeat failed for group g because it is rebalancing"
+    (heartbeat,) = events("other_1 | 2026-03-01 12:00:00 x", f"app_1 | {text}")
+    assert heartbeat.at is None
+
+
+def test_franz_gos_values_may_stand_in_an_object_behind_the_message() -> None:
+    (joined,) = events(
+        "2026-03-01T12:00:00Z\tinfo\tkzap.go:114\tjoined, balancing group\t"
+        '{"resource": {"service.name": "collector"}, "group": "g", "member_id": "kgo-1", '
+        '"instance_id": "<nil>", "generation": 7, "leader": true}',
+    )
+    assert (joined.kind, joined.group, joined.member) == (Kind.JOINED, "g", "kgo-1")
+    assert joined.generation == 7
+
+
+def test_a_heartbeat_that_failed_for_an_unknown_reason_blames_no_coordinator() -> None:
+    line = '{"ts": 1772366400.0, "msg": "heartbeat errored", "group": "g"%s}'
+    assert kinds(line % "") == [Kind.REQUESTED]
+    assert kinds(line % ', "err": {"Value": {}}') == [Kind.REQUESTED]
+    assert kinds(line % ', "err": "NOT_COORDINATOR: moved"') == [Kind.COORDINATOR_LOST]
+    assert kinds(line % ', "err": "context canceled"') == [Kind.PROGRESS]
+
+
+def test_a_logger_may_drop_all_values_but_the_group() -> None:
+    revoked = "eager consumer revoking prior assigned partitions"
+    assert kinds(f'{{"msg": "{revoked}", "group": "g"}}') == [Kind.REVOKED]
+
+
+@pytest.mark.parametrize(
+    ("reason", "kind"),
+    [
+        ("Broker: Group rebalance in progress", Kind.HEARTBEAT_REBALANCING),
+        ("Broker: Not coordinator", Kind.COORDINATOR_LOST),
+        ("Broker: Coordinator load in progress", Kind.COORDINATOR_LOST),
+        ("Local: Broker transport failure", Kind.COORDINATOR_LOST),
+        ("Broker: Unknown member", Kind.UNKNOWN_MEMBER),
+        ("Broker: Specified group generation id is not valid", Kind.UNKNOWN_MEMBER),
+        ("Broker: Static consumer fenced by other consumer with same id", Kind.CLIENT_FENCED),
+        ("Broker: out of milk", Kind.PROGRESS),
+    ],
+)
+def test_a_failed_heartbeat_of_librdkafka_is_told_by_its_error(reason: str, kind: Kind) -> None:
+    state = "in state up (join-state steady, 3 partition(s) assigned)"
+    (event,) = events(f'{RDKAFKA}Group "g" heartbeat error response {state}: {reason}')
+    assert (event.kind, event.group, event.client) == (kind, "g", "app#consumer-2")
+
+
+def test_a_first_join_of_librdkafka_is_no_failure() -> None:
+    found = explain(
+        [
+            f'{RDKAFKA}Group "g": join with 1 subscribed topic(s)',
+            f"{RDKAFKA}JoinGroup response: GenerationId -1, Protocol , LeaderId , my MemberId m-1, "
+            "0 members in group: Broker: Group member needs a valid member ID",
+        ]
+    )
+    assert names(found) == ["normal first join"]
+
+
+def test_aiokafka_is_told_from_kafka_python_by_its_logger() -> None:
+    line = "2026-03-01 12:00:00,000 %s (Re-)joining group g"
+    assert [e.maker for e in events(line % "kafka.coordinator")] == ["kafka-python"]
+    assert [e.maker for e in events(line % "aiokafka.consumer.group_coordinator")] == ["aiokafka"]
+    structured = (
+        '{"event": "(Re-)joining group g", "logger": "aiokafka.consumer.group_coordinator"}'
+    )
+    assert [e.maker for e in events(structured)] == ["aiokafka"]
+
+
+def test_a_group_of_kafka_0_10_is_restabilized() -> None:
+    begin = "[2017-03-02 11:02:21,120] INFO [GroupCoordinator 2]: "
+    end = "(kafka.coordinator.GroupCoordinator)"
+    (row,) = explain(
+        [
+            f"{begin}Preparing to restabilize group old with old generation 17 {end}",
+            f"{begin}Stabilized group old generation 18 {end}",
+            f"{begin}Assignment received from leader for group old for generation 18 {end}",
+        ]
+    ).story.rebalances
+    assert (row.before, row.generation, row.cause) == (17, 18, Cause.UNTOLD)
+
+
+def test_an_old_listing_belongs_to_the_group_in_front_of_it() -> None:
+    """While a group rebalances, Kafka 0.10 lists members without partitions."""
+    lines = [
+        "Warning: Consumer group 'g' is rebalancing.",
+        "",
+        "    TOPIC  PARTITION  CURRENT-OFFSET  LOG-END-OFFSET  LAG  CONSUMER-ID  HOST  CLIENT-ID",
+        "    -      -          -               -               -    m-1          /h    c",
+        "    t      0          5               9               4    -            -     -",
+    ]
+    (found,) = Explainer().feed_all(events(*lines)).finish()
+    listing = found.story.listing
+    assert (found.story.group, listing.members, listing.partitions) == ("g", {"m-1"}, {"t-0"})
+    assert names(found)[:2] == ["rebalance under way", "partitions without a consumer"]
+
+
+def test_a_table_far_behind_another_group_is_not_of_that_group() -> None:
+    lines = [
+        "Consumer group 'g' has no active members.",
+        *(f"a line {number}" for number in range(9)),
+        "TOPIC PARTITION CURRENT-OFFSET LOG-END-OFFSET LAG CONSUMER-ID HOST CLIENT-ID",
+        "t     0         5              9              4   m-1         /h   c",
+    ]
+    assert [event.group for event in events(*lines)] == ["g", ""]
+
+
+def test_a_group_with_quotes_in_its_brackets_is_read_from_an_object_of_a_service() -> None:
+    (begun,) = events(
+        '{"level": "INFO", "timestamp": "2026-03-01 12:00:00,000", "message": {"type": "BEGIN", '
+        '"reason": "Preparing to rebalance group g in state PreparingRebalance with old generation '
+        '3 (reason: Adding new member m-1 with group instanceid None)"}}',
+    )
+    assert (begun.kind, begun.group, begun.at) == (Kind.PREPARING, "g", NOON)
