@@ -27,7 +27,7 @@ from kohort.client.status import StatusKeeper
 from kohort.consumer.effects import Idle
 from kohort.consumer.events import Subscribe, Unsubscribe
 from kohort.consumer.membership_core import MembershipCore, MembershipEffect, Released
-from kohort.consumer.ownership import GiveUp
+from kohort.consumer.ownership_effects import GiveUp
 from kohort.engine.consumer_driver import ConsumerDriver, GroupProtocol
 from kohort.member.effects import PrepareJoin
 from kohort.model.ids import TopicPartition

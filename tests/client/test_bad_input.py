@@ -203,7 +203,8 @@ def test_a_child_process_cannot_use_a_consumer_and_the_parent_goes_on(
         for call in calls:
             with pytest.raises(WrongUse, match=r"before os\.fork\(\): make a new one"):
                 call()
-        consumer._loop._fetcher.__dict__.clear()  # frees librdkafka's consumer, if it can be freed
+        # Frees librdkafka's consumer, if it can be freed.
+        consumer._loop.reader.fetcher.__dict__.clear()
 
     with member:
         assert in_a_child(child) == 0

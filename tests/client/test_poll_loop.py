@@ -262,7 +262,7 @@ def test_stopped_partition_is_paused_again_only_if_it_stays_and_was_not_resumed(
     scene.fetcher.partitions = scene.fetcher.paused = all_three
     scene.driver.due.append(StopReading(step=5, partitions=all_three))
     run(scene.loop.working_off(commit=True))
-    scene.loop.resume(frozenset({R}))
+    scene.loop.reader.resume(frozenset({R}))
     scene.core.staying = frozenset({P, R})
     start = StartReading(starts=dict.fromkeys(sorted(all_three), Position(7)))
     scene.driver.due.extend([callback(5, Callback.REVOKED, P, Q, R), start])

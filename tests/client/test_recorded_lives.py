@@ -18,7 +18,7 @@ from kohort.cli.check import check
 from kohort.client.async_consumer import AsyncConsumer
 from kohort.client.config import parse_client_settings
 from kohort.client.consumer import Consumer
-from kohort.client.poll_loop import PollLoop
+from kohort.client.partition_reader import PartitionReader
 from kohort.client.recording import ConsumerRecorder
 from kohort.history.checker import Checker, Report, Verdict
 from kohort.history.endings import with_endings
@@ -264,5 +264,5 @@ def test_a_record_that_is_delivered_after_its_revocation_is_found_in_a_live_hist
     healthy.mkdir()
     buggy.mkdir()
     assert found(healthy) == set()
-    monkeypatch.setattr(PollLoop, "unbuffer", lambda _self, _partitions: False)
+    monkeypatch.setattr(PartitionReader, "unbuffer", lambda _self, _partitions: False)
     assert 53 in found(buggy)

@@ -39,7 +39,7 @@ from kohort.consumer.events import (
     OutOfRange,
     Seek,
 )
-from kohort.consumer.ownership import Tell
+from kohort.consumer.ownership_effects import Tell
 from kohort.member.events import Join, JoinPrepared, SubscriptionChanged
 from kohort.model.consumer_config import ConsumerConfig, OffsetReset
 from kohort.model.positions import Position

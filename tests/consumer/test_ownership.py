@@ -20,12 +20,12 @@ from tests.consumer.world import (
 )
 
 from kohort.consumer.embedded_protocol import Announced, Offer
-from kohort.consumer.ownership import (
+from kohort.consumer.ownership import Ownership
+from kohort.consumer.ownership_effects import (
     Complain,
     Discard,
     GiveUp,
     LoseAll,
-    Ownership,
     Prepare,
     Take,
 )

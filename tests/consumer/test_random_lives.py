@@ -33,7 +33,7 @@ from kohort.consumer.events import (
     Stopped,
     Subscribe,
 )
-from kohort.consumer.ownership import Tell
+from kohort.consumer.ownership_effects import Tell
 from kohort.member.events import JoinPrepared, SubscriptionChanged
 from kohort.model.ids import ProtocolName, TopicPartition
 from kohort.model.positions import Position

@@ -24,7 +24,7 @@ from kohort.consumer.events import (
     Stopped,
     Subscribe,
 )
-from kohort.consumer.ownership import Tell
+from kohort.consumer.ownership_effects import Tell
 from kohort.member.effects import Joined, Lost, PrepareJoin
 from kohort.member.events import JoinPrepared, OwnerEvent
 from kohort.model.consumer_config import ConsumerConfig

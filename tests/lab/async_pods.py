@@ -167,7 +167,7 @@ class Reading:
         self._call(lambda: self.consumer.enforce_rebalance("an operator asked for it"))
 
     def reads(self, partitions: Iterable[TopicPartition]) -> bool:
-        read = self.consumer._loop._fetcher.partitions
+        read = self.consumer._loop.reader.fetcher.partitions
         return all(tp in read for tp in partitions)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 from tests.lab.async_pods import AsyncPod, forget_the_dead, use_async_consumers
 
-from kohort.client.poll_loop import PollLoop
+from kohort.client.partition_reader import PartitionReader
 from kohort.lab import runs
 from kohort.lab.random_plans import MODES, draw
 from kohort.lab.runs import Report, run_plan
@@ -79,7 +79,7 @@ def test_a_seed_gives_the_same_history_each_time() -> None:
 def test_buffered_records_that_outlive_a_revocation_are_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(PollLoop, "unbuffer", lambda _self, _partitions: False)
+    monkeypatch.setattr(PartitionReader, "unbuffer", lambda _self, _partitions: False)
     monkeypatch.setattr("kohort.client.unblocked_consumer.UnblockedConsumer.finish", one_by_one)
     rules = {finding.rule for seed in (2, 3) for finding in report_of(seed).findings}
     assert "delivered-while-assigned" in rules

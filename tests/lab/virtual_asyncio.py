@@ -390,7 +390,8 @@ def install(patch: pytest.MonkeyPatch, clock: Callable[[], int]) -> None:
     virtual = SimpleNamespace(
         monotonic=lambda: asyncio.get_running_loop().time(), monotonic_ns=nanos, sleep=_never
     )
-    for module in ("client_loop", "poll_loop", "consumer", "consumer_positions"):
+    consumers = ("consumer", "consumer_positions", "consumer_subscription")
+    for module in ("client_loop", "poll_loop", "partition_reader", *consumers):
         patch.setattr(f"kohort.client.{module}.time", virtual)
     for module in ("consumer", "async_consumer"):
         patch.setattr(f"kohort.client.{module}.monotonic_ns", nanos)

@@ -293,9 +293,9 @@ class AsyncConsumer(AsyncPositions, Generic[K, V]):
                 continue
             if columns:
                 loop.note_problems()
-            elif loop.sure and not loop.is_filled():
+            elif loop.sure and not loop.reader.is_filled():
                 loop.take(limit, 0)
-            if loop.is_filled() and loop.is_sure():
+            if loop.reader.is_filled() and loop.is_sure():
                 return True
             left = deadline - clock.time()
             if left <= 0:

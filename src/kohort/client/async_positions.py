@@ -52,7 +52,7 @@ class AsyncPositions:
         given = None if offsets is None else arguments.offsets(offsets)
         self._check_open()
         self._inner.check_group("commit()")
-        wanted = self._loop.to_commit(given)
+        wanted = self._loop.reader.to_commit(given)
         if wanted:
             await self._driver.answer(self._driver.commit(wanted))
 

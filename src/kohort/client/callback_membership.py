@@ -21,7 +21,7 @@ from kohort.client.config import ClientSettings
 from kohort.client.errors import ClientError
 from kohort.client.membership import Membership
 from kohort.consumer.embedded_protocol import R
-from kohort.consumer.ownership import Change, GiveUp
+from kohort.consumer.ownership_effects import Change, GiveUp
 from kohort.engine.consumer_driver import GroupProtocol
 from kohort.member.events import SubscriptionChanged
 from kohort.model.errors import ConfigError

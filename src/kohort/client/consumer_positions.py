@@ -63,7 +63,7 @@ class ConsumerPositions:
         """Refuse every call in a child process."""
         self._in_use = _Forked()
         self._loop.look_at_ns = 0
-        self._loop.keep()
+        self._loop.reader.fetcher.keep()
 
     @property
     def settings(self) -> ClientSettings:
@@ -91,8 +91,8 @@ class ConsumerPositions:
             deadline = time.monotonic() + wait
             loop, core = self._loop, self._thread.driver.core
             while True:
-                if wanted in loop.readable:
-                    return loop.positions([wanted])[wanted].offset
+                if wanted in loop.reader.readable:
+                    return loop.reader.positions([wanted])[wanted].offset
                 start = core.position(wanted)
                 if start is not None:
                     return start.offset
@@ -140,7 +140,7 @@ class ConsumerPositions:
         given = None if offsets is None else arguments.offsets(offsets)
         with self._alone():
             self._check_group("commit()")
-            wanted = self._loop.to_commit(given)
+            wanted = self._loop.reader.to_commit(given)
             if asynchronous:
                 self._loop.async_commits.check_room()
             future = self._thread.commit(wanted) if wanted else _done()
@@ -252,7 +252,7 @@ class ConsumerPositions:
             WrongUse: a partition is not assigned.
         """
         with self._alone():
-            self._loop.pause(self._assigned(partitions))
+            self._loop.reader.pause(self._assigned(partitions))
 
     def resume(self, partitions: Collection[PartitionLike]) -> None:
         """Undo ``pause``.
@@ -261,7 +261,7 @@ class ConsumerPositions:
             WrongUse: a partition is not assigned.
         """
         with self._alone():
-            self._loop.resume(self._assigned(partitions))
+            self._loop.reader.resume(self._assigned(partitions))
 
     def pause_until(self, partitions: Collection[PartitionLike], seconds: float) -> None:
         """As `pause`; a poll after so many seconds resumes them. ``resume`` does so before.
@@ -271,7 +271,7 @@ class ConsumerPositions:
         """
         wait = arguments.seconds(seconds, "seconds")
         with self._alone():
-            self._loop.pause_until(self._assigned(partitions), time.monotonic() + wait)
+            self._loop.reader.pause_until(self._assigned(partitions), time.monotonic() + wait)
 
     def retry(
         self,
@@ -315,12 +315,12 @@ class ConsumerPositions:
             self._retried[place] = offset, count + 1
             self._loop.seek(place, Position(offset))
             wait = min(longest, first * 2.0 ** min(count, 60))
-            self._loop.pause_until(frozenset((place,)), time.monotonic() + wait)
+            self._loop.reader.pause_until(frozenset((place,)), time.monotonic() + wait)
             return True
 
     def paused(self) -> frozenset[TopicPartition]:
         """The paused partitions; a revocation ends the pause."""
-        return self._loop.paused
+        return self._loop.reader.paused
 
     # -- helpers ----------------------------------------------------------------------------------
 

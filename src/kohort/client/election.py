@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 from kohort.client import arguments
 from kohort.client.config import ClientSettings, parse_client_settings
 from kohort.client.resources import ResourceGroup
-from kohort.consumer.ownership import Change, Take
+from kohort.consumer.ownership_effects import Change, Take
 from kohort.policies.resource_groups import Sharer
 
 LEADERSHIP: Final = "leadership"

@@ -33,7 +33,7 @@ from kohort.consumer.effects import Idle, Trouble
 from kohort.consumer.embedded_protocol import R
 from kohort.consumer.events import Drain, ReportCold, ReportWarm, Subscribe, Unsubscribe
 from kohort.consumer.membership_core import MembershipCore, Released
-from kohort.consumer.ownership import Change
+from kohort.consumer.ownership_effects import Change
 from kohort.embedded.deferral import Wait
 from kohort.engine.consumer_driver import ConsumerDriver, GroupProtocol
 from kohort.engine.member_recording import RequestNotes

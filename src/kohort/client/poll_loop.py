@@ -1,7 +1,8 @@
-"""The work of a consumer inside poll: fetch records, carry out the core's effects, call listeners.
+"""The work of a consumer inside poll: look after the group, carry out effects, call listeners.
 
-In: effects in the driver's queue, messages of the fetcher. Out: records, events for the driver,
-calls of the listener. Must not know: the group protocol, the public interface of the consumer.
+In: effects in the driver's queue, problems of the fetcher. Out: orders to the partition reader,
+events for the driver, calls of the listener. Must not know: the group protocol, the public
+interface of the consumer, the places of records.
 
 Everything here runs in the polling thread.
 """
@@ -9,12 +10,10 @@ Everything here runs in the polling thread.
 from __future__ import annotations
 
 import logging
-import math
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from inspect import isawaitable
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Final
 
 from kohort.client import arguments
 from kohort.client.async_commits import AsyncCommits
@@ -26,8 +25,8 @@ from kohort.client.failures import request_failure, trouble_failure
 from kohort.client.fetching import ProblemKind, RecordFetcher
 from kohort.client.listeners import Told
 from kohort.client.metrics import PollMeter
+from kohort.client.partition_reader import PartitionReader
 from kohort.client.recording import ConsumerRecorder
-from kohort.client.records import Record, place_of
 from kohort.client.steps import BUSY_WAIT_S, Steps, run
 from kohort.consumer.core import ConsumerCore
 from kohort.consumer.effects import (
@@ -41,15 +40,12 @@ from kohort.consumer.effects import (
 )
 from kohort.consumer.events import CallbackDone, OutOfRange, Polled, Seek, Stopped
 from kohort.consumer.fencing import Verdict, is_sure, judge
-from kohort.consumer.ownership import Discard, Prepare
+from kohort.consumer.ownership_effects import Discard, Prepare
 from kohort.engine.member_outputs import RequestErrorKind, request_error
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import Token, TopicPartition
 from kohort.model.instants import MICROS_PER_MILLI, MICROS_PER_SECOND, Instant
 from kohort.model.positions import Position
-
-if TYPE_CHECKING:
-    from kohort.client.column_fetcher import ColumnFetcher  # needs the extra arrow
 
 LOG: Final = logging.getLogger("kohort.client.consumer")
 
@@ -62,7 +58,7 @@ _TOUCH_MICROS: Final = 1_000_000
 
 
 class PollLoop:
-    """Fetcher, buffer and assignment of one consumer, for its polling thread.
+    """The group's work of one consumer, for its polling thread.
 
     Args:
         settings: poll interval.
@@ -84,9 +80,6 @@ class PollLoop:
         self._thread = thread
         self._driver = thread.driver
         self._core = thread.driver.core
-        self._fetcher: RecordFetcher | ColumnFetcher = fetcher
-        self._columns: ColumnFetcher | None = None
-        """The fetcher, if it is one of columns."""
         self._tell = tell
         self.assigned: frozenset[TopicPartition] = frozenset()
         """The assigned partitions by the callbacks so far. Another thread may read this."""
@@ -96,10 +89,12 @@ class PollLoop:
         """Called to change between records and columns."""
         self.subscribed = False
         """Whether the application is subscribed."""
-        self.buffer: deque[Record[Any, Any]] = deque()
-        """Records from librdkafka that were not handed out yet."""
         self.meter = PollMeter()
         """Counts polls and records."""
+        self.reader = PartitionReader(fetcher, self.meter, recorder)
+        """The partitions that are read."""
+        self.buffer = self.reader.buffer
+        """The reader's, for callers that look into the buffer for each record."""
         self.left = Token(0)
         """The newest ``Unsubscribe`` that is over."""
         self.fatal: ClientError | None = None
@@ -109,14 +104,8 @@ class PollLoop:
         after the instant until which the membership is sure."""
         self.sure = False
         """Whether the membership was sure at the last look, and so until the next look is due."""
-        self._stopped: dict[TopicPartition, Position] = {}
-        """Positions of stopped partitions until their revocation is over."""
-        self._paused: frozenset[TopicPartition] = frozenset()
-        """Partitions that are not read at present and are paused when they are read."""
         self.raise_later: ClientError | None = None
         """A failure that the next look raises."""
-        self._resume_at: dict[TopicPartition, float] = {}
-        """When partitions that are paused for a time are resumed, on ``time.monotonic``."""
         self._in_callback = False
         self._closed = False
         self._touched = Instant(0)
@@ -128,23 +117,9 @@ class PollLoop:
 
     # -- records ----------------------------------------------------------------------------------
 
-    def read_with(self, fetcher: RecordFetcher | ColumnFetcher) -> None:
-        """Fetch with this fetcher from now on; each partition goes on at its position."""
-        before = self._fetcher
-        starts, paused = self.positions(before.partitions), before.paused
-        self.unbuffer(starts)
-        self._fetcher = fetcher
-        self._columns = None if isinstance(fetcher, RecordFetcher) else fetcher
-        fetcher.add(starts)
-        fetcher.pause(paused)
-
-    def is_filled(self) -> bool:
-        """Whether there are records to hand out."""
-        return bool(self.buffer) or (self._columns is not None and self._columns.prepared)
-
     def fetches_otherwise(self, *, columns: bool) -> bool:
         """Whether columns are fetched where records are wanted, or the other way round."""
-        return (self._columns is not None) != columns and not self._closed
+        return self.reader.has_columns != columns and not self._closed
 
     def fill(self, limit: int, timeout: float, *, columns: bool = False) -> bool:
         """Wait until there are records to hand out; look after the group meanwhile.
@@ -161,11 +136,11 @@ class PollLoop:
             wait = max(0.0, min(wait, deadline - time.monotonic()))
             if not self.sure:
                 time.sleep(wait)
-            elif self.is_filled():
+            elif self.reader.is_filled():
                 return True
             else:
                 self.take(limit, wait)
-                if self.is_filled() and self.is_sure():
+                if self.reader.is_filled() and self.is_sure():
                     return True
             if time.monotonic() >= deadline:
                 return False
@@ -185,16 +160,14 @@ class PollLoop:
         return bool(self.buffer) and self.is_sure()
 
     def take(self, limit: int, wait: float) -> None:
-        """Move records from librdkafka into the buffer, or let columns be decoded."""
-        if records := self._fetcher.take(limit, wait):
-            self.meter.took(records)
-            self.buffer.extend(cast("list[Record[Any, Any]]", records))
+        """Fill the reader's buffer; raise, or log, the problems of partitions."""
+        self.reader.take(limit, wait)
         self.note_problems()
 
     def note_problems(self) -> None:
         """Raise, or log, the problems of partitions since the last call."""
         stopped = []
-        for problem in self._fetcher.problems():
+        for problem in self.reader.fetcher.problems():
             if problem.kind is ProblemKind.STOPPED:
                 stopped.append(str(problem.as_error()))
             elif problem.kind is ProblemKind.OUT_OF_RANGE:
@@ -222,12 +195,12 @@ class PollLoop:
         if not self.subscribed:
             raise WrongUse("subscribe() first: there is nothing to read")
         self.on_look()
-        if self._resume_at:
-            self._resume_due()
+        reader = self.reader
+        reader.resume_due()
         now = monotonic_now()
         self._plan_next_look(now)
         if self.meter.looked(now):
-            self.meter.lags(self.positions(self._fetcher.partitions), self._fetcher.bounds)
+            self.meter.lags(reader.positions(reader.fetcher.partitions), reader.fetcher.bounds)
         if self._recorder is not None:
             self._recorder.polled(now)
         commit_at = self._core.commit_due_at
@@ -236,7 +209,7 @@ class PollLoop:
             self._touched = now
             self._thread.keeper.poller.note()
             self._reported = commit_at if commits else self._reported
-            positions = self.positions(self._fetcher.partitions) if commits else {}
+            positions = reader.positions(reader.fetcher.partitions) if commits else {}
             self._thread.handle(Polled(positions=positions))
         self.async_commits.acknowledge()
         if self._driver.due:
@@ -245,12 +218,13 @@ class PollLoop:
         error = self._thread.error or self.fatal or later
         if error is not None:
             raise error
-        if self._driver.unserved is not None or self._fetcher.denied:
+        if self._driver.unserved is not None or reader.fetcher.denied:
             raise self._unserved()
 
     def _unserved(self) -> ClientError:
-        why = self._driver.unserved or request_error(RequestErrorKind.DENIED, self._fetcher.denied)
-        self._driver.unserved, self._fetcher.denied = None, ""
+        fetcher = self.reader.fetcher
+        why = self._driver.unserved or request_error(RequestErrorKind.DENIED, fetcher.denied)
+        self._driver.unserved, fetcher.denied = None, ""
         return request_failure(why, self._thread.group_id)
 
     def check_outside_callback(self) -> None:
@@ -276,51 +250,11 @@ class PollLoop:
 
     def longest_wait_s(self) -> float:
         """The longest time until the next look of an application that waits for records."""
-        resumes = min(self._resume_at.values(), default=math.inf) - time.monotonic()
-        return min(self._touch_micros / MICROS_PER_SECOND, max(0.0, resumes))
+        return min(self._touch_micros / MICROS_PER_SECOND, self.reader.resumes_in_s())
 
     def is_sure(self) -> bool:
         """Whether the membership is sure at present."""
         return is_sure(self._driver.sure_until, monotonic_now())
-
-    @property
-    def readable(self) -> list[TopicPartition]:
-        """The partitions that have a position: being read, or stopped and not revoked yet."""
-        return [*self._fetcher.partitions, *self._stopped]
-
-    def positions(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Position]:
-        """Positions behind the last record that was handed out, before those in the buffer."""
-        if self._recorder is not None:
-            self._recorder.flush()  # before the commit of these positions
-        wanted = list(partitions)
-        found = self._fetcher.positions(tp for tp in wanted if tp not in self._stopped)
-        for record in reversed(self.buffer):
-            at = place_of(record)
-            if at in found:
-                found[at] = Position(record.offset() or 0)
-        return found | {tp: self._stopped[tp] for tp in wanted if tp in self._stopped}
-
-    def to_commit(
-        self, given: dict[TopicPartition, Position] | None
-    ) -> dict[TopicPartition, Position]:
-        """The given offsets, or else every position; the deliveries before are recorded first."""
-        if given is None:
-            return self.positions(self.readable)
-        if self._recorder is not None:
-            self._recorder.flush()
-        return given
-
-    def unbuffer(self, partitions: Iterable[TopicPartition]) -> bool:
-        """Drop buffered records of these partitions; whether there were any."""
-        dropped = set(partitions)
-        if not self.buffer or not dropped:
-            return False
-        kept = [r for r in self.buffer if place_of(r) not in dropped]
-        self.meter.dropped += (gone := len(self.buffer) - len(kept))
-        # In place: the finisher puts records back into this buffer.
-        self.buffer.clear()
-        self.buffer.extend(kept)
-        return gone > 0
 
     # -- effects of the core ----------------------------------------------------------------------
 
@@ -357,7 +291,7 @@ class PollLoop:
             case StopReading():
                 self._stop(effect, commit=commit)
             case StartReading():
-                self._start(effect.starts)
+                self.reader.start(effect.starts)
             case RunCallback():
                 yield from self._call_back(effect, lost=verdict is Verdict.TELL_LOSS)
             case Prepare():
@@ -379,68 +313,11 @@ class PollLoop:
         """Go on reading an assigned partition from here, in place of any start in the queue."""
         self._thread.handled(Seek(partition=partition, position=position))
         starts = self._driver.drop_start(partition)
-        if partition in self._stopped:
-            self._stopped[partition] = position
-        elif starts or partition in self._fetcher.partitions:
-            # Also while the partition is being given up: the commit must have this position.
-            self._start({partition: position}, sought=True)
-
-    def _start(self, starts: Mapping[TopicPartition, Position], *, sought: bool = False) -> None:
-        """Read partitions from there, also those that are already being read elsewhere."""
-        known = self._fetcher.partitions
-        if self._recorder is not None:
-            moves = not starts.keys().isdisjoint(known)
-            self._recorder.positioned(starts, sought=sought or moves)
-        for tp in starts:
-            self._stopped.pop(tp, None)
-        moved = {tp: at for tp, at in starts.items() if tp in known}
-        self.unbuffer(moved)
-        self._fetcher.seek(moved)
-        self._fetcher.add({tp: at for tp, at in starts.items() if tp not in moved})
-        paused = self._paused & starts.keys()
-        self._paused -= paused
-        self._fetcher.pause(paused)
-
-    def pause(self, partitions: frozenset[TopicPartition]) -> None:
-        """Hand out no records of these; those that are not read at present start with a pause."""
-        read = partitions & set(self._fetcher.partitions)
-        held = self.positions(read)
-        self._fetcher.pause(read)
-        self._paused |= partitions - read
-        if self.unbuffer(read):
-            self._fetcher.seek(held)
-
-    def pause_until(self, partitions: frozenset[TopicPartition], at: float) -> None:
-        """Pause these, and resume them with the first look after ``at``, of ``time.monotonic``."""
-        self.pause(partitions)
-        self._resume_at |= dict.fromkeys(partitions, at)
-
-    def _resume_due(self) -> None:
-        now = time.monotonic()
-        if due := frozenset(tp for tp, at in self._resume_at.items() if at <= now):
-            self.resume(due)
-
-    def resume(self, partitions: frozenset[TopicPartition]) -> None:
-        """Hand out records of these again, also of those that are stopped at present."""
-        for tp in partitions:
-            self._resume_at.pop(tp, None)
-        self._paused -= partitions
-        self._fetcher.resume(partitions)
-
-    @property
-    def paused(self) -> frozenset[TopicPartition]:
-        """The paused partitions. Another thread may read this."""
-        return self._fetcher.paused | self._paused
+        self.reader.seek(partition, position, starts=starts)
 
     def _stop(self, effect: StopReading, *, commit: bool) -> None:
         kept = effect.partitions & self._core.staying
-        going = effect.partitions - kept
-        mine = [tp for tp in going if tp in self._fetcher.partitions]
-        positions = self.positions(mine)
-        self._stopped |= positions
-        self._paused |= self._fetcher.paused & going
-        self._fetcher.remove(mine)
-        self.unbuffer(going)
+        positions = self.reader.stop(effect.partitions - kept)
         self._thread.handle(
             Stopped(step=effect.step, positions=positions if commit else {}, kept=kept)
         )
@@ -460,7 +337,7 @@ class PollLoop:
             self.assigned |= partitions
         else:
             partitions &= self.assigned - kept  # the listener knows no others
-            self._paused -= partitions
+            self.reader.unpause_stopped(partitions)
         recorder = self._recorder
         if recorder is not None:
             recorder.callback(kind, partitions, effect.generation_id, ended=False)
@@ -470,9 +347,7 @@ class PollLoop:
         finally:
             if kind is not Callback.ASSIGNED:
                 self.assigned -= partitions
-                for tp in effect.partitions - kept:
-                    self._stopped.pop(tp, None)
-                    self._resume_at.pop(tp, None)
+                self.reader.revoked(effect.partitions - kept)
             if recorder is not None:
                 recorder.callback(kind, partitions, effect.generation_id, ended=True)
             self._thread.handle(CallbackDone(step=effect.step, kept=kept))
@@ -487,14 +362,8 @@ class PollLoop:
         finally:
             self._in_callback, self._thread.keeper.poller.listener = False, None
 
-    def keep(self) -> None:
-        """Never free librdkafka's consumer: in a child process its threads do not exist."""
-        self._fetcher.keep()
-
     def close(self) -> None:
         """Stop reading for good."""
         self._closed = True
-        self._fetcher.close()
-        self.meter.dropped += len(self.buffer)
-        self.buffer.clear()
-        self.assigned = self._paused = frozenset()
+        self.reader.close()
+        self.assigned = frozenset()

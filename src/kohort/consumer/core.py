@@ -3,26 +3,23 @@
 In: ``Event``s of the application and of the member, and answers. Out: ``Effect``s, in the order to
 carry them out. Must not know: sockets, threads, librdkafka, the caller.
 
-The work of the application (stop, callback, start) is one chain of steps. A step ends before the
-next one begins: the callback of a revocation comes before that of the next assignment, and a commit
-goes out before its partitions do. Only the chain waits for the application; joins, heartbeats and
-the partitions that stay do not. A partition that is being given up and comes back (``staying``)
-before the listener was called is kept, and the listener is not called for it. So an application
-that changes its subscription and changes it back between two polls stops for nothing.
+The work of the application (stop, callback, start) is one chain of steps, see ``chain``. Only the
+chain waits for the application; joins, heartbeats and the partitions that stay do not. A partition
+that is being given up and comes back (``staying``) before the listener was called is kept, and the
+listener is not called for it. So an application that changes its subscription and changes it back
+between two polls stops for nothing.
 
 Sources: KIP-429; the order of callbacks is the order of Kafka's own consumer.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
-from enum import Enum
 from itertools import count
 from typing import TypeVar, assert_never
 
 from kohort.consumer.auto_commit import AutoCommit
+from kohort.consumer.chain import Chain, Stage, Step
 from kohort.consumer.effects import (
     Callback,
     Effect,
@@ -56,12 +53,12 @@ from kohort.consumer.events import (
     Unsubscribe,
     Wish,
 )
-from kohort.consumer.ownership import (
+from kohort.consumer.ownership import Ownership
+from kohort.consumer.ownership_effects import (
     Complain,
     Discard,
     GiveUp,
     LoseAll,
-    Ownership,
     OwnershipEffect,
     Prepare,
     Take,
@@ -72,33 +69,14 @@ from kohort.member import events as member
 from kohort.member.effects import Failed, Joined, Left, Lost, PrepareJoin
 from kohort.model.consumer_config import ConsumerConfig
 from kohort.model.errors import InvariantViolation
-from kohort.model.ids import GenerationId, Token, TopicPartition
+from kohort.model.ids import Token, TopicPartition
 from kohort.model.instants import Instant
 from kohort.model.positions import Position
 
 P = TypeVar("P", bound=Position | None)
 
 
-class _Stage(Enum):
-    NEW = "not begun"
-    STOPPING = "the application stops reading"
-    COMMITTING = "a commit is under way"
-    CALLING = "the listener is being told"
-    LEAVING = "the group is being left"
-
-
 _TELL_POLLED = Tell(event=member.Polled())
-
-
-@dataclass(slots=True, kw_only=True)
-class _Step:
-    number: int
-    kind: Callback | None
-    """None: the step that leaves the group."""
-    partitions: frozenset[TopicPartition]
-    generation_id: GenerationId
-    stage: _Stage = _Stage.NEW
-    reason: str = ""
 
 
 class ConsumerCore:
@@ -120,7 +98,6 @@ class ConsumerCore:
         "_told",
         "_wanted",
         "staying",
-        "void_before",
     )
 
     def __init__(self, config: ConsumerConfig, embedded: EmbeddedProtocol[TopicPartition]) -> None:
@@ -128,8 +105,7 @@ class ConsumerCore:
         self._ownership = Ownership(embedded)
         self._starting = Starting(config, self._next)
         self._auto_commit = AutoCommit(config, self._next)
-        self._chain: deque[_Step] = deque()
-        """Steps in order; only the first has begun."""
+        self._chain = Chain(self._next)
         self._told: set[TopicPartition] = set()
         """The assigned partitions by the callbacks so far."""
         self._wanted = False
@@ -138,8 +114,6 @@ class ConsumerCore:
         """Whether the member failed for good since the last ``Join``."""
         self._leaving: Token | None = None
         """The newest ``Unsubscribe`` while the member leaves."""
-        self.void_before = 0
-        """Steps with a lower number began under a lost membership: such a revocation is a loss."""
         self.staying: frozenset[TopicPartition] = frozenset()
         """Partitions that were to be given up and stay after all.
 
@@ -153,6 +127,11 @@ class ConsumerCore:
     def ownership(self) -> Ownership[TopicPartition]:
         """The partitions, for reading only."""
         return self._ownership
+
+    @property
+    def void_before(self) -> int:
+        """Steps with a lower number began under a lost membership: such a revocation is a loss."""
+        return self._chain.void_before
 
     @property
     def without_group(self) -> bool:
@@ -221,7 +200,7 @@ class ConsumerCore:
         if not self._starting.reading <= owned:
             extra = sorted(self._starting.reading - owned)
             raise InvariantViolation(f"{story}: reads {extra}, which it does not own")
-        if any(step.stage is not _Stage.NEW for step in list(self._chain)[1:]):
+        if any(step.stage is not Stage.NEW for step in list(self._chain)[1:]):
             raise InvariantViolation(f"{story}: two steps of the chain are under way")
 
     # -- events -----------------------------------------------------------------------------------
@@ -294,7 +273,7 @@ class ConsumerCore:
         match event:
             case CommitAnswered():
                 number = self._auto_commit.answered(event, self._ownership.owns, now)
-                head = self._head(number, _Stage.COMMITTING)
+                head = self._chain.head(number, Stage.COMMITTING)
                 return self._call(head) if head else []
             case OffsetsFetched():
                 self._auto_commit.note(self._mine(event.offsets))
@@ -321,19 +300,16 @@ class ConsumerCore:
         begun, self._leaving = self._leaving is not None, event.token
         if begun:
             return []
-        # No callback follows for assignments that the listener does not know yet.
-        self._chain = deque(
-            s for s in self._chain if s.kind is not Callback.ASSIGNED or s.stage is not _Stage.NEW
-        )
+        self._chain.forget_new_assignments()
         effects = self._own(self._ownership.give_up_everything(), now)
         self._push(None, frozenset(), reason=event.reason)
         return effects
 
     def _left(self) -> list[Effect]:
-        head = self._chain[0] if self._chain else None
-        if head is None or head.stage is not _Stage.LEAVING or self._leaving is None:
+        head = self._chain.first
+        if head is None or head.stage is not Stage.LEAVING or self._leaving is None:
             return []
-        self._chain.popleft()
+        self._chain.end_first()
         self._ownership.left()
         self._told.clear()
         token, self._leaving = self._leaving, None
@@ -353,7 +329,10 @@ class ConsumerCore:
                     self._auto_commit.restart(now)
                     self._push(Callback.ASSIGNED, effect.resources)
                 case LoseAll():
-                    self._lose(effect.resources)
+                    self._starting.forget(effect.resources)
+                    self._auto_commit.forget(effect.resources)
+                    # All partitions by the callbacks: an earlier loss may have had no callback yet.
+                    self._chain.lose(frozenset(self._told), self._ownership.generation_id)
                 case Tell() | Prepare() | Discard():
                     out.append(effect)
                 case Complain():
@@ -362,18 +341,6 @@ class ConsumerCore:
                     assert_never(effect)
         return out
 
-    def _lose(self, gone: frozenset[TopicPartition]) -> None:
-        """Drop every step of the lost membership except a callback that runs now."""
-        self._starting.forget(gone)
-        self._auto_commit.forget(gone)
-        self.void_before = next(self._numbers)
-        kept = [s for s in self._chain if s.stage is _Stage.CALLING or s.kind is None]
-        self._chain = deque(s for s in kept if s.kind is not None)
-        # All partitions by the callbacks: an earlier loss may have had no callback yet.
-        if self._told:
-            self._push(Callback.LOST, frozenset(self._told))
-        self._chain.extend(s for s in kept if s.kind is None)
-
     def _push(
         self, kind: Callback | None, partitions: frozenset[TopicPartition], reason: str = ""
     ) -> None:
@@ -381,14 +348,8 @@ class ConsumerCore:
 
     def _step(
         self, kind: Callback | None, partitions: frozenset[TopicPartition], reason: str = ""
-    ) -> _Step:
-        return _Step(
-            number=self._next(),
-            kind=kind,
-            partitions=partitions,
-            generation_id=self._ownership.generation_id,
-            reason=reason,
-        )
+    ) -> Step:
+        return self._chain.step(kind, partitions, self._ownership.generation_id, reason)
 
     @property
     def _returning(self) -> frozenset[TopicPartition]:
@@ -400,13 +361,13 @@ class ConsumerCore:
     def _walk(self, now: Instant) -> list[Effect]:
         """Begin the first step if it has not begun."""
         effects: list[Effect] = []
-        while self._chain and self._chain[0].stage is _Stage.NEW:
-            effects += self._begin(self._chain[0], now)
+        while (first := self._chain.first) is not None and first.stage is Stage.NEW:
+            effects += self._begin(first, now)
         return effects
 
-    def _begin(self, step: _Step, now: Instant) -> list[Effect]:
+    def _begin(self, step: Step, now: Instant) -> list[Effect]:
         if step.kind is None:
-            step.stage = _Stage.LEAVING
+            step.stage = Stage.LEAVING
             return [Tell(event=member.Leave(reason=step.reason))]
         if step.kind is Callback.ASSIGNED:
             return self._call(step)
@@ -417,22 +378,22 @@ class ConsumerCore:
         if spared := step.partitions & self._returning:
             return self._keep(step, spared, now)  # the rest of the step begins next
         self._starting.hold(step.partitions)
-        step.stage = _Stage.STOPPING
+        step.stage = Stage.STOPPING
         return [stop]
 
-    def _keep(self, head: _Step, kept: frozenset[TopicPartition], now: Instant) -> list[Effect]:
+    def _keep(self, head: Step, kept: frozenset[TopicPartition], now: Instant) -> list[Effect]:
         """Take these out of the first step, which ends if it has no other partitions."""
         kept &= head.partitions
         head.partitions -= kept
         back = kept & self._returning
         if again := kept - back:  # to be given up once more, after another change
-            self._chain.insert(1, self._step(Callback.REVOKED, again))
+            self._chain.insert_second(self._step(Callback.REVOKED, again))
         if not head.partitions:
-            self._chain.popleft()
+            self._chain.end_first()
         return [*self._starting.release(back), *self._own(self._ownership.kept(back), now)]
 
     def _stopped(self, event: Stopped, now: Instant) -> list[Effect]:
-        head = self._head(event.step, _Stage.STOPPING)
+        head = self._chain.head(event.step, Stage.STOPPING)
         if head is None:
             return []
         effects = self._keep(head, event.kept, now)
@@ -442,11 +403,11 @@ class ConsumerCore:
         commit = self._auto_commit.before_revocation(head.number, self._mine(event.positions))
         if not commit:
             return effects + self._call(head)
-        head.stage = _Stage.COMMITTING
+        head.stage = Stage.COMMITTING
         return [*effects, *commit]
 
-    def _call(self, step: _Step) -> list[Effect]:
-        step.stage = _Stage.CALLING
+    def _call(self, step: Step) -> list[Effect]:
+        step.stage = Stage.CALLING
         if step.kind is None:
             raise InvariantViolation(f"step {step.number} has no callback")
         if step.kind is Callback.ASSIGNED:
@@ -463,7 +424,7 @@ class ConsumerCore:
         ]
 
     def _callback_done(self, event: CallbackDone, now: Instant) -> list[Effect]:
-        head = self._head(event.step, _Stage.CALLING)
+        head = self._chain.head(event.step, Stage.CALLING)
         if head is None:
             return []
         kept = event.kept & head.partitions
@@ -471,15 +432,15 @@ class ConsumerCore:
         effects: list[Effect] = []
         if head.number < self.void_before or head.kind is Callback.LOST:
             # The membership of this callback is lost; a new one may have the same partitions.
-            self._chain.popleft()
+            self._chain.end_first()
             if kept:
-                self._chain.appendleft(self._step(Callback.LOST, kept))
+                self._chain.insert_first(self._step(Callback.LOST, kept))
             return self._let_go(now)
         if head.kind is Callback.REVOKED and kept:
             effects = self._keep(head, kept, now)
             if not head.partitions:
                 return effects
-        self._chain.popleft()
+        self._chain.end_first()
         if head.kind is Callback.ASSIGNED:
             return [*self._starting.release(head.partitions)]
         self._starting.forget(head.partitions)
@@ -488,13 +449,9 @@ class ConsumerCore:
 
     def _let_go(self, now: Instant) -> list[Effect]:
         """Let lost partitions go after the callbacks of every loss."""
-        if any(s.number < self.void_before or s.kind is Callback.LOST for s in self._chain):
+        if self._chain.has_loss:
             return []
         return self._own(self._ownership.let_go(), now)
-
-    def _head(self, number: int | None, stage: _Stage) -> _Step | None:
-        head = self._chain[0] if self._chain else None
-        return head if head and head.number == number and head.stage is stage else None
 
     def _next(self) -> int:
         return next(self._numbers)

@@ -13,7 +13,7 @@ from dataclasses import field
 from enum import Enum
 from typing import TypeAlias
 
-from kohort.consumer.ownership import Discard, Prepare, Tell
+from kohort.consumer.ownership_effects import Discard, Prepare, Tell
 from kohort.member.effects import Failed
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import GenerationId, Token, TopicPartition

@@ -21,7 +21,13 @@ from kohort.consumer.events import (
     Subscribe,
     Unsubscribe,
 )
-from kohort.consumer.ownership import Change, Complain, Ownership, OwnershipEffect, Tell
+from kohort.consumer.ownership import Ownership
+from kohort.consumer.ownership_effects import (
+    Change,
+    Complain,
+    OwnershipEffect,
+    Tell,
+)
 from kohort.member.effects import Failed, Joined, Left, Lost, PrepareJoin
 from kohort.member.events import Join, Leave
 from kohort.model.ids import Token

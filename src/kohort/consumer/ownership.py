@@ -18,15 +18,23 @@ Sources: KIP-429; the order of Kafka's own consumer is in ``ConsumerCoordinator`
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Generic, TypeAlias
+from typing import Generic
 
 from kohort.consumer.embedded_protocol import Announced, EmbeddedProtocol, Offer, R
+from kohort.consumer.ownership_effects import (
+    Complain,
+    Discard,
+    GiveUp,
+    LoseAll,
+    OwnershipEffect,
+    Prepare,
+    Take,
+    Tell,
+)
 from kohort.embedded.deferral import Words
 from kohort.member.effects import Joined, Lost, PrepareJoin
 from kohort.member.events import (
     JoinPrepared,
-    OwnerEvent,
     RequestRejoin,
     RoundFollows,
     SubscriptionChanged,
@@ -39,68 +47,6 @@ from kohort.model.ids import (
     ProtocolName,
 )
 from kohort.model.instants import Instant, Millis, millis_between
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GiveUp(Generic[R]):
-    """Owner: stop work on these, commit, then call ``released``. They are owned until then."""
-
-    resources: frozenset[R]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Take(Generic[R]):
-    """Owner: you own these from now on. Comes once for each generation, also when empty."""
-
-    resources: frozenset[R]
-    generation_id: GenerationId
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoseAll(Generic[R]):
-    """Owner: other members may own these already; the coordinator refuses commits for them.
-
-    Stop work on them and call ``let_go``: no join tells the group before that they are free.
-    """
-
-    resources: frozenset[R]
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prepare(Generic[R]):
-    """Owner: make copies of these, and call ``report_warm`` when the copies are warm.
-
-    Other members own these now. Some come as soon as this member has a warm copy, or later without
-    one. The others are standbys: they come only if their owner is lost, or for balance.
-    """
-
-    resources: frozenset[R]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Discard(Generic[R]):
-    """Owner: the group wants no copies of these any more, and forgets that they were warm."""
-
-    resources: frozenset[R]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tell:
-    """Shell: hand this event to the member engine."""
-
-    event: OwnerEvent
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Complain:
-    """Shell: raise this to the application; the cause changed nothing."""
-
-    message: str
-
-
-Change: TypeAlias = GiveUp[R] | Take[R] | LoseAll[R] | Prepare[R] | Discard[R]
-OwnershipEffect: TypeAlias = Change[R] | Tell | Complain
 
 
 class Ownership(Generic[R]):

@@ -21,13 +21,10 @@ from typing import Any, Final, Generic, Protocol, TypeVar, get_args
 from kohort.consumer.effects import CommitOffsets, FetchOffsets, ListOffsets, StartReading
 from kohort.consumer.embedded_protocol import EmbeddedProtocol, R
 from kohort.consumer.events import (
-    CommitAnswered,
     Event,
-    OffsetsCommitted,
-    OffsetsFetched,
-    OffsetsListed,
 )
-from kohort.consumer.ownership import Tell
+from kohort.consumer.ownership_effects import Tell
+from kohort.engine import driver_answers as answers
 from kohort.engine import member_outputs as engine
 from kohort.engine.connections import Bytes
 from kohort.engine.leader_duties import GroupAssigner
@@ -41,7 +38,6 @@ from kohort.engine.member_outputs import (
     LeadersOf,
     Output,
     RequestError,
-    RequestErrorKind,
     Transmit,
     Unserved,
     Where,
@@ -57,7 +53,6 @@ from kohort.model.client_facts import (
     CommittedTold,
     Outcome,
 )
-from kohort.model.errors import ErrorCode
 from kohort.model.ids import ConnectionId, GroupId, ProtocolType, TopicPartition
 from kohort.model.instants import Instant, Millis, sooner
 from kohort.model.member_facts import MemberFact
@@ -66,7 +61,6 @@ from kohort.wire.messages.k02_list_offsets import ListOffsetsRequest
 
 _CONNECTIONS = frozenset({Connect, Transmit, Close})
 _FOR_MEMBER = frozenset(get_args(OwnerEvent))
-_PERMANENT = frozenset({RequestErrorKind.UNSUPPORTED, RequestErrorKind.CLOSED})
 
 _ALWAYS: Final = Instant(2**62)
 """Until when partitions are sure that no group can take away."""
@@ -184,7 +178,9 @@ class ConsumerDriver(Generic[C]):
         self, offsets: Mapping[TopicPartition, Position], now: Instant
     ) -> tuple[RequestId, list[Output]]:
         """Commit offsets for the application; one ``Committed`` answers."""
-        request_id = self._commit(offsets, now, then=lambda answer: _accepted(offsets, answer))
+        request_id = self._commit(
+            offsets, now, then=lambda answer: answers.accepted(offsets, answer)
+        )
         return request_id, self._settle(now)
 
     def drop_start(self, partition: TopicPartition) -> bool:
@@ -339,7 +335,7 @@ class ConsumerDriver(Generic[C]):
                 case Tell():  # first, because every poll is one
                     self._take(self.member.handle(effect.event, now))
                 case CommitOffsets():
-                    self._commit(effect.offsets, now, then=_commit_answer(effect))
+                    self._commit(effect.offsets, now, then=answers.commit_answer(effect))
                 case FetchOffsets():
                     self._fetch(effect, now)
                 case ListOffsets():
@@ -371,7 +367,7 @@ class ConsumerDriver(Generic[C]):
                 CommitConcluded(
                     group_id=self._group_id,
                     request=number,
-                    outcome=_outcome(answer.error),
+                    outcome=answers.outcome(answer.error),
                     refused=tuple(sorted(answer.refused)),
                 )
             )
@@ -385,7 +381,7 @@ class ConsumerDriver(Generic[C]):
         wanted = tuple(sorted(effect.partitions))
         if not self._has_commits:
             request_id = RequestId(-next(self._numbers))
-            self._under_way[request_id] = lambda answer: _offsets_fetched(effect, answer)
+            self._under_way[request_id] = lambda answer: answers.offsets_fetched(effect, answer)
             nothing = dict.fromkeys(wanted)
             self._outputs.append(engine.OffsetsFetched(request_id=request_id, offsets=nothing))
             return
@@ -394,7 +390,7 @@ class ConsumerDriver(Generic[C]):
         request_id, outputs = self.member.fetch_offsets(wanted, now)
 
         def then(answer: engine.OffsetsFetched) -> Event:
-            found = _offsets_fetched(effect, answer)
+            found = answers.offsets_fetched(effect, answer)
             self._observe(
                 CommittedTold(
                     group_id=self._group_id,
@@ -421,71 +417,7 @@ class ConsumerDriver(Generic[C]):
             left.difference_update(answer.partitions)
             if left:  # other leaders have not answered yet
                 self._under_way[request_id] = then
-            return _offsets_listed(effect, answer)
+            return answers.offsets_listed(effect, answer)
 
         self._under_way[request_id] = then
         self._take(outputs)
-
-
-# -- answers as events of the core ----------------------------------------------------------------
-
-
-def _accepted(
-    offsets: Mapping[TopicPartition, Position], answer: Committed
-) -> OffsetsCommitted | None:
-    if answer.error is not None:
-        return None
-    return OffsetsCommitted(
-        offsets={tp: at for tp, at in offsets.items() if tp not in answer.refused}
-    )
-
-
-def _commit_answer(effect: CommitOffsets) -> Callable[[Committed], CommitAnswered]:
-    return lambda answer: CommitAnswered(
-        request=effect.request, refused=answer.refused, failed=answer.error is not None
-    )
-
-
-def _offsets_fetched(effect: FetchOffsets, answer: engine.OffsetsFetched) -> OffsetsFetched:
-    wanted = sorted(effect.partitions)
-    if answer.error is None and not answer.refused:
-        offsets = {tp: answer.offsets.get(tp) for tp in wanted}
-        return OffsetsFetched(request=effect.request, offsets=offsets)
-    fatal = _permanent(answer.error)
-    for tp, code in sorted(answer.refused.items()):
-        fatal = fatal or _permanent_code(code, tp)
-    return OffsetsFetched(request=effect.request, offsets={}, failed=effect.partitions, fatal=fatal)
-
-
-def _offsets_listed(effect: ListOffsets, answer: Answered) -> OffsetsListed:
-    fatal = _permanent(answer.error)
-    offsets: dict[TopicPartition, Position] = {}
-    for topic in answer.message.topics if answer.message is not None else ():
-        for row in topic.partitions:
-            partition = TopicPartition(topic.name, row.partition_index)
-            code = ErrorCode.of(row.error_code)
-            if code is ErrorCode.NONE:
-                offsets[partition] = Position(row.offset, row.leader_epoch)
-            else:
-                fatal = fatal or _permanent_code(code, partition)
-    failed = frozenset(answer.partitions) - offsets.keys()
-    return OffsetsListed(request=effect.request, offsets=offsets, failed=failed, fatal=fatal)
-
-
-def _outcome(error: RequestError | None) -> Outcome:
-    """The certain outcome: a refused commit may have been accepted in an earlier attempt."""
-    if error is None:
-        return Outcome.OK
-    return Outcome.FAILED if error.kind is RequestErrorKind.UNSUPPORTED else Outcome.UNKNOWN
-
-
-def _permanent(error: RequestError | None) -> str | None:
-    """The text of an error that a second request cannot mend."""
-    if error is None:
-        return None
-    refused = error.kind is RequestErrorKind.UNAVAILABLE and not error.code.retriable
-    return error.message if refused or error.kind in _PERMANENT else None
-
-
-def _permanent_code(code: ErrorCode, partition: TopicPartition) -> str | None:
-    return None if code.retriable else f"offset of {partition}: {code.name}"

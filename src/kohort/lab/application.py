@@ -39,7 +39,7 @@ from kohort.consumer.events import (
     Unsubscribe,
 )
 from kohort.consumer.fencing import Verdict, is_sure, judge
-from kohort.consumer.ownership import Discard, Prepare
+from kohort.consumer.ownership_effects import Discard, Prepare
 from kohort.engine.consumer_driver import ConsumerDriver
 from kohort.engine.member_outputs import Committed, Output
 from kohort.lab.plan import Behaviour

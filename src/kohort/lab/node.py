@@ -13,14 +13,8 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, Final, TypeVar
 
-from kohort.engine.coordinator_engine import (
-    Close,
-    CoordinatorEngine,
-    Handle,
-    Observed,
-    Output,
-    Transmit,
-)
+from kohort.engine.coordinator_engine import CoordinatorEngine
+from kohort.engine.coordinator_outputs import Close, Handle, Observed, Output, Transmit
 from kohort.engine.coordinator_recording import RecordingCoordinatorEngine
 from kohort.engine.coordinator_writes import Write
 from kohort.lab.actions import CrashAtPersist
