@@ -31,7 +31,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from bench import frames, heartbeat
 from bench.ending import end_with_children
@@ -162,6 +162,9 @@ def rebalances(
             "best_s": round(min(one[peer].took_s for one in done), 4),
             "server_cpu_s": round(cpu, 3),
             "server_cpu_us_per_member": round(cpu / count * 1e6, 1),
+            "load_cpu_us_per_member": round(
+                statistics.median(one[peer].load_cpu_s for one in done) / count * 1e6, 1
+            ),
             "warm_up_rounds": warm_ups[peer],
         }
         if peer.name == "kohort":
@@ -185,7 +188,7 @@ def commits(options: argparse.Namespace, most: int) -> Rows:
     with contextlib.ExitStack() as stack:
         peers = list(reversed(stack.enter_context(servers(options))))
         seats = {peer: committing(stack, peer) for peer in peers}
-        rounds: dict[Peer, list[tuple[float, float, list[float]]]] = {peer: [] for peer in peers}
+        rounds: dict[Peer, list[CommitRound]] = {peer: [] for peer in peers}
         warm_ups = {
             peer: warm(partial(commit_cost, peer, seats[peer], options.seconds)) for peer in peers
         }
@@ -194,15 +197,18 @@ def commits(options: argparse.Namespace, most: int) -> Rows:
                 rounds[peer].append(commit_round(peer, seats[peer], options.seconds))
     kafka_rate = 0.0
     for peer in peers:
-        latencies = [took for _, _, each in rounds[peer] for took in each]
-        rate = statistics.median(len(each) / elapsed for elapsed, _, each in rounds[peer])
+        latencies = [took for one in rounds[peer] for took in one.latencies]
+        rate = statistics.median(len(one.latencies) / one.elapsed_s for one in rounds[peer])
         cuts = statistics.quantiles(latencies, n=100)
         row = {
             "server": peer.name,
             "connections": COMMITTERS,
             "commits_per_s": round(rate),
             "server_cpu_us_per_request": round(
-                sum(cpu for _, cpu, _ in rounds[peer]) / len(latencies) * 1e6, 1
+                sum(one.cpu_s for one in rounds[peer]) / len(latencies) * 1e6, 1
+            ),
+            "load_cpu_us_per_request": round(
+                sum(one.load_cpu_s for one in rounds[peer]) / len(latencies) * 1e6, 1
             ),
             "p50_ms": round(cuts[49] * 1e3, 2),
             "p99_ms": round(cuts[98] * 1e3, 2),
@@ -237,17 +243,27 @@ def committing(stack: contextlib.ExitStack, peer: Peer) -> Committing:
     }
 
 
-def commit_round(peer: Peer, seats: Committing, seconds: float) -> tuple[float, float, list[float]]:
-    """The elapsed seconds and the server's CPU seconds of a round, and the latencies."""
-    cpu, started = peer.cpu_seconds(), time.perf_counter()
+class CommitRound(NamedTuple):
+    """A round: its seconds, the CPU seconds of the server and of this process, the latencies."""
+
+    elapsed_s: float
+    cpu_s: float
+    load_cpu_s: float
+    latencies: list[float]
+
+
+def commit_round(peer: Peer, seats: Committing, seconds: float) -> CommitRound:
+    """Commits on all connections for so many seconds."""
+    cpu, load, started = peer.cpu_seconds(), time.process_time(), time.perf_counter()
     latencies = commit_for(seats, seconds)
-    return time.perf_counter() - started, peer.cpu_seconds() - cpu, latencies
+    elapsed, load = time.perf_counter() - started, time.process_time() - load
+    return CommitRound(elapsed, peer.cpu_seconds() - cpu, load, latencies)
 
 
 def commit_cost(peer: Peer, seats: Committing, seconds: float) -> float:
     """The mean seconds of a commit in one round."""
-    elapsed, _, latencies = commit_round(peer, seats, seconds)
-    return elapsed / len(latencies)
+    done = commit_round(peer, seats, seconds)
+    return done.elapsed_s / len(done.latencies)
 
 
 def commit_for(seats: Committing, seconds: float) -> list[float]:

@@ -128,7 +128,14 @@ def seats(stack: contextlib.ExitStack, peer: Peer, count: int) -> Seats:
 
 
 def connect(peer: Peer) -> socket.socket:
+    """A connection with limits of 30 s for each call, kept by the system.
+
+    With a limit of Python's, each send and each receive would call ``poll`` before.
+    """
     sock = socket.create_connection(peer.address, timeout=30)
+    sock.settimeout(None)
+    for limit in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+        sock.setsockopt(socket.SOL_SOCKET, limit, struct.pack("ll", 30, 0))
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return sock
 

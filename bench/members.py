@@ -25,6 +25,9 @@ ANSWER_S = 60
 AT_ONCE = 500
 """Members that ask for an id before their answers are read."""
 
+READ_BYTES = 1 << 16
+"""Bytes of one read. The system maps a buffer of a megabyte anew for each read."""
+
 ASSIGNMENT_BYTES = 100
 METADATA_BYTES = 100
 
@@ -74,6 +77,9 @@ class Round:
 
     cpu_s: float
     """CPU seconds of the server."""
+
+    load_cpu_s: float
+    """CPU seconds of this process, which is the load."""
 
     @property
     def took_s(self) -> float:
@@ -132,13 +138,13 @@ class Members:
         for seat in self.seats:
             seat.synced = False
             seat.variant = 1 - seat.variant
-        cpu = self.peer.cpu_seconds()
+        cpu, load = self.peer.cpu_seconds(), time.process_time()
         started = time.monotonic()
         for seat in self.seats:
             seat.sock.sendall(seat.joins[seat.variant])
         self._drive(take, lambda: left == 0)
         ended = time.monotonic()
-        return Round(started, ended, self.peer.cpu_seconds() - cpu)
+        return Round(started, ended, self.peer.cpu_seconds() - cpu, time.process_time() - load)
 
     def _await_group(self) -> None:
         """Wait for a coordinator: a fresh Kafka makes its offsets topic at the first lookup.
@@ -228,7 +234,7 @@ class Members:
                 raise NeverSettles(f"no answer for {ANSWER_S} s")
             for fd, _ in ready:
                 seat = by_fd[fd]
-                data = seat.sock.recv(1 << 20)
+                data = seat.sock.recv(READ_BYTES)
                 if not data:
                     sys.exit("the server hung up")
                 partial = seat.partial
