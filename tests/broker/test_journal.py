@@ -9,7 +9,7 @@ from kohort.model.instants import WallMillis
 
 
 def write(ticket: int, size: int) -> Write:
-    return Write(Ticket(ticket), 0, ((b"key", bytes(size)),), WallMillis(0))
+    return Write(Ticket(ticket), 0, ((b"key", bytes(size)),), WallMillis(0), 27 + size)
 
 
 def test_small_writes_share_a_batch_in_their_order() -> None:
@@ -28,5 +28,5 @@ def test_a_batch_is_not_filled_beyond_its_bound_and_a_large_write_goes_alone() -
 
 
 def test_tombstones_count_by_their_key() -> None:
-    gone = Write(Ticket(1), 0, ((b"key", None),), WallMillis(0))
+    gone = Write(Ticket(1), 0, ((b"key", None),), WallMillis(0), 27)
     assert list(_shares([gone, gone])) == [[gone, gone]]

@@ -10,9 +10,7 @@ import pytest
 from kohort.broker import broker_loop as loop_module
 from kohort.broker.broker_loop import BrokerLoop
 from kohort.broker.limits import TURN_MICROS
-from kohort.engine.coordinator_engine import (
-    Transmit,
-)
+from kohort.engine.coordinator_outputs import Transmit
 from kohort.model.ids import ConnectionId
 from kohort.model.instants import Instant
 

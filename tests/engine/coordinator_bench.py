@@ -9,14 +9,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from kohort.coordinator.partitions import partition_for
-from kohort.engine.coordinator_engine import (
-    Close,
-    CoordinatorEngine,
-    Handle,
-    Observed,
-    Output,
-    Transmit,
-)
+from kohort.engine.coordinator_engine import CoordinatorEngine
+from kohort.engine.coordinator_outputs import Close, Handle, Observed, Output, Transmit
 from kohort.engine.coordinator_writes import Write
 from kohort.engine.not_coordinator_filter import Coordinates
 from kohort.model.group_config import GroupConfig

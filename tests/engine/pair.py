@@ -14,11 +14,9 @@ from functools import partial
 from typing import Any
 
 from kohort.embedded.consumer import decode_assignment
-from kohort.engine import coordinator_engine as broker
+from kohort.engine import coordinator_outputs as broker
 from kohort.engine.connections import EngineSettings
-from kohort.engine.coordinator_engine import (
-    CoordinatorEngine,
-)
+from kohort.engine.coordinator_engine import CoordinatorEngine
 from kohort.engine.coordinator_writes import Write
 from kohort.engine.leader_duties import GroupAssigner
 from kohort.engine.member_engine import MemberEngine

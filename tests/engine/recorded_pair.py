@@ -6,10 +6,8 @@ from typing import Any
 
 from tests.engine.pair import Client, World
 
-from kohort.engine import coordinator_engine as broker
-from kohort.engine.coordinator_engine import (
-    CoordinatorEngine,
-)
+from kohort.engine import coordinator_outputs as broker
+from kohort.engine.coordinator_engine import CoordinatorEngine
 from kohort.engine.coordinator_recording import RecordingCoordinatorEngine
 from kohort.engine.member_outputs import Committed
 from kohort.member.effects import Joined, Observe

@@ -10,10 +10,8 @@ from hypothesis import given
 from tests.engine.coordinator_bench import Bench, Client, stable
 
 from kohort.engine.coordinator_connection import MAX_COMMIT_SIZE, KnownCommit, known_commit
-from kohort.engine.coordinator_engine import (
-    CoordinatorEngine,
-    Observed,
-)
+from kohort.engine.coordinator_engine import CoordinatorEngine
+from kohort.engine.coordinator_outputs import Observed
 from kohort.engine.coordinator_recording import RecordingCoordinatorEngine
 from kohort.engine.coordinator_writes import Write
 from kohort.model.errors import ErrorCode

@@ -10,11 +10,8 @@ from hypothesis import given
 from tests.engine.coordinator_bench import Bench, Client, commit_request, stable
 
 from kohort.engine.coordinator_connection import MAX_HEARTBEAT_SIZE
-from kohort.engine.coordinator_engine import (
-    CoordinatorEngine,
-    Observed,
-    Output,
-)
+from kohort.engine.coordinator_engine import CoordinatorEngine
+from kohort.engine.coordinator_outputs import Observed, Output
 from kohort.engine.coordinator_recording import RecordingCoordinatorEngine
 from kohort.model.errors import ErrorCode
 from kohort.wire.messages.k12_heartbeat import HeartbeatRequest

@@ -8,10 +8,7 @@ from typing import Any, TypeVar
 from tests.engine.pair import World
 from tests.engine.recorded_pair import RecordedWorld
 
-from kohort.engine.coordinator_engine import (
-    Observed,
-    Output,
-)
+from kohort.engine.coordinator_outputs import Observed, Output
 from kohort.model.errors import ErrorCode
 from kohort.model.history_record import COORDINATOR_FACTS, AnyFact
 from kohort.model.ids import ConnectionId

@@ -14,7 +14,7 @@ from kohort.embedded.consumer import (
     encode_subscription,
 )
 from kohort.embedded.deferral import Pending, Wait, encode_pending
-from kohort.engine import coordinator_engine as broker
+from kohort.engine import coordinator_outputs as broker
 from kohort.engine.leader_duties import LeaderDuties
 from kohort.member.effects import PerformAssignment
 from kohort.member.events import AssignmentPerformed

@@ -7,9 +7,7 @@ from typing import Any
 import pytest
 from tests.engine.coordinator_bench import Bench, Client, commit_request, stable
 
-from kohort.engine.coordinator_engine import (
-    CoordinatorEngine,
-)
+from kohort.engine.coordinator_engine import CoordinatorEngine
 from kohort.engine.coordinator_recording import RecordingCoordinatorEngine
 from kohort.model.errors import ErrorCode
 from kohort.wire.authorized import GROUP_OPERATIONS, NOT_ASKED

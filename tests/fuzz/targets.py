@@ -19,11 +19,8 @@ from tests.wire.samples import Sampler
 from kohort.coordinator.records import CommittedOffset, OffsetRecord
 from kohort.embedded import connect
 from kohort.embedded import consumer as embedded
-from kohort.engine.coordinator_engine import (
-    Close,
-    CoordinatorEngine,
-    Handle,
-)
+from kohort.engine.coordinator_engine import CoordinatorEngine
+from kohort.engine.coordinator_outputs import Close, Handle
 from kohort.model.errors import ProtocolError
 from kohort.model.group_config import GroupConfig
 from kohort.model.ids import ConnectionId, GenerationId, GroupId, TopicPartition

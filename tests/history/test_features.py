@@ -11,11 +11,8 @@ import pytest
 from tests.engine.coordinator_bench import Bench, Client
 from tests.engine.recorded_pair import RecordedWorld
 
-from kohort.engine.coordinator_engine import (
-    CoordinatorEngine,
-    Observed,
-    Output,
-)
+from kohort.engine.coordinator_engine import CoordinatorEngine
+from kohort.engine.coordinator_outputs import Observed, Output
 from kohort.engine.coordinator_recording import RecordingCoordinatorEngine
 from kohort.history.checker import Checker, Report
 from kohort.history.registry import BY_NUMBER

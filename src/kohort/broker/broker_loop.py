@@ -28,14 +28,8 @@ from kohort.broker.limits import (
 )
 from kohort.broker.listener import Gate
 from kohort.broker.session import Session
-from kohort.engine.coordinator_engine import (
-    Close,
-    CoordinatorEngine,
-    Handle,
-    Observed,
-    Output,
-    Transmit,
-)
+from kohort.engine.coordinator_engine import CoordinatorEngine
+from kohort.engine.coordinator_outputs import Close, Handle, Observed, Output, Transmit
 from kohort.engine.coordinator_writes import Write
 from kohort.host.clock import monotonic_now
 from kohort.model.deadlines import Deadlines

@@ -39,10 +39,8 @@ from kohort.broker.session import Session
 from kohort.broker.state import BrokerState
 from kohort.broker.sweeps import CompactionSweep, IdleSweep, RetentionSweep, SlowFrameSweep
 from kohort.broker.topics import Topics, log_defaults
-from kohort.engine.coordinator_engine import (
-    CoordinatorEngine,
-    Observed,
-)
+from kohort.engine.coordinator_engine import CoordinatorEngine
+from kohort.engine.coordinator_outputs import Observed
 from kohort.engine.coordinator_recording import RecordingCoordinatorEngine
 from kohort.host.clock import clock_name, monotonic_now, wall_micros_at_zero, wall_now
 from kohort.host.entropy import new_cluster_id, new_member_id
@@ -216,7 +214,9 @@ class BrokerServer:
 
         self.observers.append(log)
         make_engine: Callable[..., CoordinatorEngine]
-        make_engine = partial(CoordinatorEngine, hears=group_log.hears)
+        make_engine = partial(
+            CoordinatorEngine, hears=group_log.hears, details=group_log.hears_details
+        )
         if self._history is not None:
             make_engine = RecordingCoordinatorEngine
             self._record(self._history, topics)

@@ -18,9 +18,7 @@ from kohort.broker.handlers import cluster, configs, offsets, topics
 from kohort.broker.producing import Producing, has_errors
 from kohort.broker.session import Session
 from kohort.broker.state import BrokerState
-from kohort.engine.coordinator_engine import (
-    Handle,
-)
+from kohort.engine.coordinator_outputs import Handle
 from kohort.model.ids import ConnectionId
 from kohort.model.instants import Instant
 from kohort.wire.apis import announced

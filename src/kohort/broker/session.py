@@ -21,9 +21,7 @@ from kohort.broker.limits import (
 )
 from kohort.broker.state import BrokerState
 from kohort.engine.coordinator_connection import Connection
-from kohort.engine.coordinator_engine import (
-    Handle,
-)
+from kohort.engine.coordinator_outputs import Handle
 from kohort.model.ids import ConnectionId
 from kohort.model.instants import Instant
 

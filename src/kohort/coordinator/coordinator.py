@@ -98,6 +98,7 @@ class Coordinator:
         make_member_id: makes an id, never used before, from a prefix (a client id): the prefix,
             "-" and a unique part.
         deadlines: holds the timers; by default a new one.
+        details: tells whether anybody wants the facts of single joins, syncs and commits.
     """
 
     __slots__ = ("_loading", "_registry")
@@ -108,8 +109,9 @@ class Coordinator:
         make_member_id: MakeMemberId,
         *,
         deadlines: Deadlines[Timer] | None = None,
+        details: Callable[[], bool] = lambda: True,
     ) -> None:
-        self._registry = Registry(config, make_member_id, deadlines)
+        self._registry = Registry(config, make_member_id, deadlines, details)
         self._loading = loading.Loading()
 
     def handle(self, event: Event, now: Instant) -> list[Effect]:

@@ -157,6 +157,15 @@ def topics_of(metadata: bytes) -> frozenset[str] | None:
         return None
 
 
+def topics_section(metadata: bytes) -> bytes:
+    """The first bytes of a subscription, with its topics; subscriptions of a group share them.
+
+    Only for metadata for which ``topics_of`` is not None.
+    """
+    names = _names(metadata) or ()
+    return metadata[: _HEADER + sum([2 + len(name) for name in names])]
+
+
 def is_damaged(metadata: bytes) -> bool:
     """Whether the bytes begin like a subscription and announce more than they hold.
 

@@ -42,10 +42,11 @@ class CommitWrite:
         """Let readers see the offsets, and answer."""
         self.group.offsets.settle(ticket, self.offsets, durable=True)
         event = self.event
-        offsets = tuple([(tp, kept.offset) for tp, kept in self.offsets.items()])
-        registry.observe(
-            OffsetsCommitted(self.group.group_id, event.member_id, event.generation_id, offsets)
-        )
+        if registry.details():
+            offsets = tuple([(tp, kept.offset) for tp, kept in self.offsets.items()])
+            registry.observe(
+                OffsetsCommitted(self.group.group_id, event.member_id, event.generation_id, offsets)
+            )
         registry.respond(event.token, _answer(event, self.errors, NO_ERROR))
 
     def failed(self, registry: Registry, ticket: Ticket, error: ErrorCode) -> None:

@@ -20,7 +20,7 @@ from typing import ClassVar
 from kohort.coordinator.group import Group
 from kohort.coordinator.initial_delay import InitialDelay
 from kohort.coordinator.interface import JoinAnswer, LeaveAnswer, SyncAnswer
-from kohort.coordinator.member import Member, topics_of
+from kohort.coordinator.member import Member, topics_of, topics_section
 from kohort.coordinator.records import GenerationRecord, ReservedGeneration
 from kohort.coordinator.registry import Registry
 from kohort.coordinator.timers import session_timer
@@ -134,7 +134,8 @@ def park(registry: Registry, group: Group, member: Member, token: Token) -> None
     if superseded is not None:
         answer = JoinAnswer(error=ErrorCode.REBALANCE_IN_PROGRESS, member_id=member.member_id)
         registry.respond(superseded, answer)
-    registry.observe(MemberRejoined(group.group_id, member.member_id, group.generation_id))
+    if registry.details():
+        registry.observe(MemberRejoined(group.group_id, member.member_id, group.generation_id))
 
 
 def prepare_rebalance(
@@ -330,8 +331,12 @@ def read_subscriptions(registry: Registry, group: Group) -> None:
         return
     topics: set[str] = set()
     known = True
+    section = b""
     for member in group.members.values():
-        subscribed = topics_of(member.metadata_for(group.protocol_name))
+        metadata = member.metadata_for(group.protocol_name)
+        if section and metadata.startswith(section):
+            continue  # the same topics as the member before
+        subscribed = topics_of(metadata)
         if subscribed is None:
             known = False
             registry.observe(
@@ -343,6 +348,7 @@ def read_subscriptions(registry: Registry, group: Group) -> None:
             )
         else:
             topics |= subscribed
+            section = topics_section(metadata)
     if known:
         group.subscribed_topics = frozenset(topics)
 

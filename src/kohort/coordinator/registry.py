@@ -58,6 +58,7 @@ class Registry:
         "_wall_zero",
         "config",
         "deadlines",
+        "details",
         "groups",
         "loading",
         "now",
@@ -71,8 +72,11 @@ class Registry:
         config: GroupConfig,
         make_member_id: MakeMemberId,
         deadlines: Deadlines[Timer] | None = None,
+        details: Callable[[], bool] = lambda: True,
     ) -> None:
         self.config = config
+        self.details = details
+        """Whether anybody wants the facts that each join, sync or commit has; else none is made."""
         self.groups: dict[GroupId, Group] = {}
         self.deadlines: Deadlines[Timer] = Deadlines() if deadlines is None else deadlines
         self.writes: dict[Ticket, Write] = {}

@@ -163,9 +163,12 @@ def _take_assignments(registry: Registry, group: Group, leader: Member, event: S
 
 def _delivered(registry: Registry, group: Group, member: Member) -> SyncAnswer:
     assignment = member.assignment
-    registry.observe(
-        AssignmentDelivered(group.group_id, group.generation_id, member.member_id, len(assignment))
-    )
+    if not assignment or registry.details():
+        registry.observe(
+            AssignmentDelivered(
+                group.group_id, group.generation_id, member.member_id, len(assignment)
+            )
+        )
     return SyncAnswer(NO_ERROR, group.protocol_type, group.protocol_name, assignment)
 
 

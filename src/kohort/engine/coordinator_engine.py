@@ -15,7 +15,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterable
 from itertools import count
-from typing import Any, ClassVar, NamedTuple, TypeAlias, final
+from typing import Any, ClassVar
 
 from kohort.coordinator.coordinator import Coordinator
 from kohort.coordinator.interface import (
@@ -41,62 +41,21 @@ from kohort.engine.coordinator_connection import (
     KnownCommit,
     LastHeartbeat,
 )
-from kohort.engine.coordinator_writes import Write, replays, write_of
+from kohort.engine.coordinator_outputs import Close, Handle, Observed, Output, Transmit
+from kohort.engine.coordinator_writes import replays, write_of
 from kohort.engine.not_coordinator_filter import Coordinates, NotCoordinatorFilter
 from kohort.model.errors import ErrorCode, InvariantViolation, ProtocolError
 from kohort.model.facts import Fact
 from kohort.model.group_config import GroupConfig
 from kohort.model.ids import ConnectionId, Ticket, Token
 from kohort.model.instants import MICROS_PER_MILLI, Instant, WallMillis
-from kohort.model.wire_facts import WireFact
 from kohort.wire import topic_ids
 from kohort.wire.apis import APIS, Api
-from kohort.wire.codec import RequestHeader
 from kohort.wire.coordinator_events import EVENT_MAKERS, RESPONSE_MAKERS
 from kohort.wire.server_connection import Knows, Received, ServerLimits
 from kohort.wire.topic_ids import NoTopicIds, TopicIds
 
 _make = tuple.__new__  # costs a third of a call of the named tuple
-
-# Outputs are named tuples: one is made for every heartbeat, and named tuples cost the least.
-
-
-@final
-class Transmit(NamedTuple):
-    """Send ``data`` on ``conn``."""
-
-    conn: ConnectionId
-    data: bytes
-
-
-@final
-class Close(NamedTuple):
-    """Close ``conn``: its client broke the protocol. The engine has forgotten the connection."""
-
-    conn: ConnectionId
-    reason: str
-
-
-@final
-class Handle(NamedTuple):
-    """A request that is not the coordinator's. The shell answers it with ``engine.answer``."""
-
-    conn: ConnectionId
-    token: Token
-    header: RequestHeader
-    request: Any
-
-
-@final
-class Observed(NamedTuple):
-    """A fact for logs, metrics and histories. Wire facts come out of a recording engine only."""
-
-    fact: Fact | WireFact
-    at: Instant
-    wall: WallMillis
-
-
-Output: TypeAlias = Transmit | Close | Write | Handle | Observed
 
 
 class CoordinatorEngine:
@@ -112,6 +71,7 @@ class CoordinatorEngine:
         apis: the served APIs; requests that are not the coordinator's come out as ``Handle``.
         limits: bounds on the memory that one client can fill.
         hears: whether anybody listens to a fact; other facts are not put out.
+        details: see ``Coordinator``.
         answers_at_once: most answers of one step; while ``has_more``, the shell gets the others
             with ``go_on``. By default all of them.
 
@@ -136,10 +96,11 @@ class CoordinatorEngine:
         apis: Iterable[Api] = APIS,
         limits: ServerLimits | None = None,
         hears: Callable[[Fact], bool] = lambda _fact: True,
+        details: Callable[[], bool] = lambda: True,
         answers_at_once: int = sys.maxsize,
     ) -> None:
         self._config = config
-        self._coordinator = self._make_coordinator(config, make_member_id)
+        self._coordinator = self._make_coordinator(config, make_member_id, details)
         self._knows_partition = knows_partition
         self._topics: TopicIds = topics or NoTopicIds()
         self._apis = tuple(apis)
@@ -347,9 +308,12 @@ class CoordinatorEngine:
     # -- inside --------------------------------------------------------------------------------
 
     def _make_coordinator(
-        self, config: GroupConfig, make_member_id: Callable[[str], str]
+        self,
+        config: GroupConfig,
+        make_member_id: Callable[[str], str],
+        details: Callable[[], bool],
     ) -> Coordinator:
-        return Coordinator(config, make_member_id)
+        return Coordinator(config, make_member_id, details=details)
 
     def _take(self, known: Connection, received: Received, now: Instant) -> None:
         token, header, request = received

@@ -21,16 +21,13 @@ from kohort.coordinator.interface import (
 )
 from kohort.coordinator.timers import JOIN, SESSION, SYNC, Timer
 from kohort.engine.coordinator_connection import Connection, LastHeartbeat
-from kohort.engine.coordinator_engine import (
-    CoordinatorEngine,
-    Observed,
-    Output,
-)
+from kohort.engine.coordinator_engine import CoordinatorEngine
 from kohort.engine.coordinator_notes import (
     note_of_write,
     notes_of_answer,
     notes_of_request,
 )
+from kohort.engine.coordinator_outputs import Observed, Output
 from kohort.model.deadlines import Deadlines
 from kohort.model.errors import ErrorCode
 from kohort.model.group_config import GroupConfig
@@ -171,12 +168,15 @@ class RecordingCoordinatorEngine(CoordinatorEngine):
     # -- inside --------------------------------------------------------------------------------
 
     def _make_coordinator(
-        self, config: GroupConfig, make_member_id: Callable[[str], str]
+        self,
+        config: GroupConfig,
+        make_member_id: Callable[[str], str],
+        details: Callable[[], bool],
     ) -> Coordinator:
         if not self._record_timers:
-            return super()._make_coordinator(config, make_member_id)
+            return super()._make_coordinator(config, make_member_id, details)
         watched = WatchedDeadlines(self._timer_notes.append)
-        return Coordinator(config, make_member_id, deadlines=watched)
+        return Coordinator(config, make_member_id, deadlines=watched, details=details)
 
     def _serve(
         self, known: Connection, event: Request, version: int, correlation_id: int, now: Instant

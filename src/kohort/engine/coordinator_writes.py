@@ -48,6 +48,9 @@ class Write(NamedTuple):
     timestamp: WallMillis
     """The timestamp of the batch."""
 
+    size: int
+    """Most bytes that the records take in a batch."""
+
 
 def write_of(effect: Append, config: GroupConfig, wall: WallMillis) -> Write | None:
     """The write of an append, or None if no message to the log can hold the records.
@@ -55,7 +58,7 @@ def write_of(effect: Append, config: GroupConfig, wall: WallMillis) -> Write | N
     A group's record has no limit: the joins are limited, and an assignment is limited by the
     request that brought it.
     """
-    size = _BATCH_OVERHEAD
+    size = 0
     limit = config.message_max_bytes
     records = []
     for record in effect.records:
@@ -67,10 +70,10 @@ def write_of(effect: Append, config: GroupConfig, wall: WallMillis) -> Write | N
         size += len(key) + len(value or b"") + _RECORD_OVERHEAD
         if type(record) is GroupRecord:
             limit = INT32_MAX
-    if size > limit:
+    if _BATCH_OVERHEAD + size > limit:
         return None
     partition = partition_for(effect.group_id, config.offsets_topic_num_partitions)
-    return _make(Write, (effect.ticket, partition, tuple(records), wall))
+    return _make(Write, (effect.ticket, partition, tuple(records), wall, size))
 
 
 def replays(stored: Iterable[tuple[bytes | None, bytes | None]]) -> Iterator[Replay]:

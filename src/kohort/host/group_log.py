@@ -104,8 +104,12 @@ class GroupLog:
         """Whether this fact leads to a line, with the present levels of the loggers."""
         line = _LINES.get(type(fact))
         if line is None or _without_line(fact):
-            return _own.isEnabledFor(logging.DEBUG)
+            return self.hears_details()
         return self._loggers[line.source].isEnabledFor(line.level)
+
+    def hears_details(self) -> bool:
+        """Whether facts without a line in Kafka's log are written, as those of single commits."""
+        return _own.isEnabledFor(logging.DEBUG)
 
     def write(self, fact: facts.Fact) -> None:
         """Log a fact, if there is a line for it. Refusals by one limit get one line a second."""

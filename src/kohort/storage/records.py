@@ -260,6 +260,24 @@ def _headers(data: bytes, position: int, count: int) -> Headers:
 
 def _encoded(record: Record, timestamp_delta: int, offset_delta: int) -> bytes:
     key, value, _, headers, _ = record
+    if key is not None and value is not None and not headers:
+        known, long = len(key), len(value)
+        if known + long < _SHORT and offset_delta < _SMALL > timestamp_delta >= 0:
+            # As most records of the broker's own: small numbers, no calls.
+            small = _SMALL_VARINTS
+            body = b"".join(
+                (
+                    b"\x00",
+                    small[timestamp_delta],
+                    small[offset_delta],
+                    small[known],
+                    key,
+                    small[long],
+                    value,
+                    _NO_HEADERS,
+                )
+            )
+            return small[len(body)] + body
     body = b"".join(
         (
             b"\x00",  # attributes of a record: none defined
@@ -301,6 +319,9 @@ def _make_varint(number: int) -> bytes:
 _SMALL: Final = 1_024
 _SMALL_VARINTS: Final = tuple(_make_varint(number) for number in range(_SMALL))
 """Lengths and deltas are nearly always small, and each record has four of them."""
+
+_SHORT: Final = _SMALL - 32
+"""Key and value with fewer bytes make a record with a small length."""
 
 _NULL: Final = _make_varint(-1)
 _NO_HEADERS: Final = _make_varint(0)
