@@ -89,6 +89,19 @@ def test_partitions_move_when_they_are_released_and_not_before(
     until(lambda: member.snapshot().owned == ALL, "the partitions of the second come back")
 
 
+def test_the_log_names_the_partitions_that_a_member_gets_and_gives_up(
+    broker: EmbeddedBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("INFO", logger="kohort.client.membership"), make(broker) as first:
+        until(lambda: first.snapshot().owned == ALL, "the first owns everything")
+        with make(broker):
+            until(lambda: first.snapshot().revoking, "the first is asked to give up some")
+            given = ", ".join(sorted(map(str, first.snapshot().revoking)))
+    told = [line for line in caplog.messages if line.startswith("group g: ")]
+    assert "group g: gets t-0, t-1, t-2, t-3 in generation 1" in told
+    assert f"group g: gives up {given}" in told
+
+
 def test_wait_for_change_returns_at_a_change_or_after_the_timeout(
     broker: EmbeddedBroker, member: GroupMembership
 ) -> None:

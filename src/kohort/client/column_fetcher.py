@@ -270,7 +270,7 @@ class ColumnFetcher:
         return [_problem(each) for each in found if each.partition in self._reader.partitions]
 
     def keep(self) -> None:
-        """Nothing: in a child process no thread waits."""
+        """Do nothing: unlike librdkafka, this fetcher waits for no thread in a child process."""
 
     def close(self) -> None:
         """Stop everything. Closing twice is harmless."""

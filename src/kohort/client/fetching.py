@@ -290,7 +290,7 @@ class RecordFetcher:
         return [problem for problem in found if problem.partition in self._starts]
 
     def keep(self) -> None:
-        """Never free librdkafka's consumer, which would wait for threads that never end."""
+        """Never free librdkafka's consumer: in a child process its end waits for ever."""
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._consumer))
 
     def close(self) -> None:

@@ -14,11 +14,18 @@ from kohort.member.events import OwnerEvent
 from kohort.model.ids import GenerationId
 
 
+def _listed(resources: frozenset[R]) -> str:
+    return ", ".join(sorted(map(str, resources))) or "nothing"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GiveUp(Generic[R]):
     """Owner: stop work on these, commit, then call ``released``. They are owned until then."""
 
     resources: frozenset[R]
+
+    def __str__(self) -> str:
+        return f"gives up {_listed(self.resources)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +34,9 @@ class Take(Generic[R]):
 
     resources: frozenset[R]
     generation_id: GenerationId
+
+    def __str__(self) -> str:
+        return f"gets {_listed(self.resources)} in generation {self.generation_id}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +49,9 @@ class LoseAll(Generic[R]):
     resources: frozenset[R]
     reason: str
 
+    def __str__(self) -> str:
+        return f"lost {_listed(self.resources)}: {self.reason}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepare(Generic[R]):
@@ -50,12 +63,18 @@ class Prepare(Generic[R]):
 
     resources: frozenset[R]
 
+    def __str__(self) -> str:
+        return f"prepares copies of {_listed(self.resources)}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Discard(Generic[R]):
     """Owner: the group wants no copies of these any more, and forgets that they were warm."""
 
     resources: frozenset[R]
+
+    def __str__(self) -> str:
+        return f"drops the copies of {_listed(self.resources)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
