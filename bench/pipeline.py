@@ -1,19 +1,24 @@
 """Spark rows per second: kohort's pipeline beside Spark's own Kafka source, on two brokers.
 
     python -m bench.pipeline [--broker kohort kafka] [--value-bytes 100 1024] [--codec none lz4]
+    python -m bench.pipeline --broker kafka --value-bytes 1024 --codec zstd --seconds 150
 
 All sides run in one Spark session on ``local[2]`` and read the same topic with ``availableNow``.
-kohort's pipeline writes its exactly-once table: ``kohort`` without Spark's rows (ADR 0074),
-``rows`` through them. The peer (Spark's JVM source) writes Spark's plain Parquet, key and value
-only, with the same Parquet codec. The peer gets large fetches and large polls (``PEER_SETTINGS``);
-all get the same limit of a micro-batch.
+Sides into a table: kohort's pipeline writes its exactly-once table, ``kohort`` without Spark's rows
+(ADR 0074), ``rows`` through them. The ``peer`` (Spark's JVM source) writes Spark's plain Parquet,
+key and value only, with the same Parquet codec. ``kohort-noop`` and ``peer-noop`` drop the rows.
+The peer gets large fetches and large polls (``PEER_SETTINGS``); all get the same limit of a
+micro-batch. A value is a number and text of random words, which lz4 halves, and zstd reduces
+to a third.
 
 A case is one broker, value size and codec of the topic. In each case the sides take turns. A side
-warms up until its best steady rate grows by less than ``STILL_FASTER``; later rounds count. Steady
-batches are the batches between the first and the last of a round: the first batch starts up, and
-the last batch may be short. CPU time is that of the steady batches, for
-each process, the broker included. Linux only. Machines change from day to day: compare the sides
-within one run. The last table of each case is compared with the topic.
+is warm in the first round with a steady rate that is at most 3 % above its best one before; from
+that round of all sides on, rounds count. With ``--seconds`` a case begins no turn of all sides that
+would end later, and says whether they were warm.
+Steady batches are the batches between the first and the last of a round: the first batch starts up,
+and the last batch may be short. CPU time is that of the steady batches, for each process, the
+broker included. Linux only. Machines change from day to day: compare the sides within one run. The
+last table of kohort of each case is compared with the topic.
 
 ``kohort kafka fetch`` gets the real Kafka. The peer's jars are fetched in the same way. Spark 4.3's
 own connector is not published on Maven Central; the connector of 4.2 runs on Spark 4.3.
@@ -23,42 +28,45 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
+import random
 import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-import psutil
+from bench.cpu import CpuMeter
 from bench.ending import end_with_children
+from bench.pipeline_sides import PEER_JARS, SIDES, Round, Setting, rate
+from bench.results import Row
 from confluent_kafka import Producer
-from pyspark.sql import SparkSession
 
 from kohort.client.admin import Admin
 from kohort.client.config import parse_client_settings
 from kohort.model.errors import KohortError
-from kohort.spark.pipeline import PipelineConfig, Progress, run_pipeline
 from kohort.spark.session import make_session, stop_session
 from kohort.spark.verify import verify
-from kohort.testing.kafka_jars import JarSet, fetch, installed
+from kohort.testing.kafka_jars import fetch, installed
 from kohort.testing.real_kafka import RealKafka
 
-BYTES_OF_A_TOPIC: Final = 800_000_000
-MOST_RECORDS: Final = 6_000_000
+BYTES_OF_A_TOPIC: Final = 1_200_000_000
+MOST_RECORDS: Final = 4_500_000
 BATCHES: Final = 6
 STILL_FASTER: Final = 1.03
 MOST_WARM_UPS: Final = 8
-PARQUET_CODEC: Final = "zstd"
-"""The codec of both tables; kohort's sink always writes it."""
+TABLES: Final = ("kohort", "rows")
+"""The sides with a table that can be compared with its topic."""
+
+MEMORY: Final = {"spark.driver.memory": "4g"}
+"""Spark's source keeps fetched records of each partition for five minutes after a query."""
 
 BROKER_PROCESS: Final = """
 import sys
@@ -77,31 +85,6 @@ KINDS: Final = {
     "bench": "application",
 }
 """A mark in a command line -> the kind of the process; the first match counts."""
-
-COMPILER: Final = "compiler"
-"""The threads of Spark's JVM that compile; the kind JVM holds its other threads."""
-
-PEER_JARS: Final = JarSet(
-    title="Spark's Kafka source",
-    folder="bench-peers/4.2.0",
-    artifacts=(
-        "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",
-        "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
-        "org.apache.kafka:kafka-clients:3.9.1",
-        "org.apache.commons:commons-pool2:2.12.1",
-    ),
-    transitive=False,
-)
-PEER_SETTINGS: Final = {
-    "minPartitions": "2",
-    "kafka.max.partition.fetch.bytes": str(8 << 20),
-    "kafka.fetch.max.bytes": str(64 << 20),
-    "kafka.max.poll.records": "10000",
-    "kafka.receive.buffer.bytes": str(1 << 20),
-    # The consumer fetches ahead of its task. At the end of a partition that fetch waits at the
-    # broker, and the task behind it waits too: 0.5 s for each partition with Kafka's default.
-    "kafka.fetch.max.wait.ms": "10",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,229 +106,109 @@ class Case:
         return f"{self.broker}, {self.value_bytes} B, {self.codec}"
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """A finished micro-batch and the CPU seconds of every kind of process up to its end."""
-
-    rows: int
-    seconds: float
-    cpu: dict[str, float]
-
-
-@dataclass(slots=True)
-class Round:
-    """One query over the whole topic."""
-
-    batches: list[Batch] = field(default_factory=list)
-
-    @property
-    def steady(self) -> list[Batch]:
-        """The batches between the first and the last; all batches of a short round."""
-        return self.batches[1:-1] or self.batches
-
-    def cpu_us(self) -> dict[str, float]:
-        """CPU microseconds a row of the steady batches, by kind of process."""
-        rows = sum(batch.rows for batch in self.batches[1:-1])
-        if not rows:
-            return {}
-        before, after = self.batches[0].cpu, self.batches[-2].cpu
-        return {k: (after[k] - before.get(k, 0.0)) / rows * 1e6 for k in sorted(after)}
-
-
-def rate(batches: Sequence[Batch]) -> float:
-    """Rows a second over several batches."""
-    return sum(batch.rows for batch in batches) / sum(batch.seconds for batch in batches)
-
-
-class CpuMeter:
-    """CPU time of this process and of all its children, also of those that have ended."""
-
-    def __init__(self) -> None:
-        self._used: dict[tuple[int, float, str], float] = {}
-        self._compiled: dict[tuple[int, int], float] = {}
-
-    def seconds(self) -> dict[str, float]:
-        """CPU seconds up to now, by kind of process."""
-        me = psutil.Process()
-        for process in [me, *me.children(recursive=True)]:
-            try:
-                times, line = process.cpu_times(), " ".join(process.cmdline())
-                born = process.create_time()
-            except psutil.NoSuchProcess:
-                continue
-            kind = next((k for mark, k in KINDS.items() if mark in line), "other")
-            compiler = self._compiler_seconds(process) if kind == "JVM" else 0.0
-            self._used[process.pid, born, kind] = times.user + times.system - compiler
-            if compiler:
-                self._used[process.pid, born, COMPILER] = compiler
-        used: dict[str, float] = {}
-        for (_, _, kind), seconds in self._used.items():
-            used[kind] = used.get(kind, 0.0) + seconds
-        return used
-
-    def _compiler_seconds(self, process: psutil.Process) -> float:
-        # Java ends idle compiler threads: the last known time of each thread is kept.
-        for thread in process.threads():
-            try:
-                name = Path(f"/proc/{process.pid}/task/{thread.id}/comm").read_text()
-            except OSError:
-                continue
-            if "CompilerThre" in name:
-                self._compiled[process.pid, thread.id] = thread.user_time + thread.system_time
-        return sum(seconds for (pid, _), seconds in self._compiled.items() if pid == process.pid)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
-    """The parameters of a round."""
-
-    spark: SparkSession
-    bootstrap: str
-    case: Case
-    folder: Path
-    meter: CpuMeter
-
-
-def kohort_round(setting: Setting, *, plain_reads: bool = True) -> Round:
-    """Run kohort's pipeline as a user does, in a new group."""
-    done = Round()
-    config = PipelineConfig(
-        bootstrap=setting.bootstrap,
-        topics=setting.case.topic,
-        group=f"{setting.case.topic}-{setting.folder.name}",
-        sql="SELECT key, value FROM records",
-        output=setting.folder,
-        # Both sides write Parquet files.
-        table="parquet",
-        available_now=True,
-        limit=setting.case.batch,
-        plain_reads=plain_reads,
-    )
-
-    def report(progress: Progress) -> None:
-        if progress.rows:
-            done.batches.append(Batch(progress.rows, progress.seconds, setting.meter.seconds()))
-
-    run_pipeline(config, report, threading.Event(), session=setting.spark)
-    return done
-
-
-def peer_round(setting: Setting) -> Round:
-    """Run Spark's JVM Kafka source into Spark's plain Parquet sink."""
-    done = Round()
-    records = (
-        setting.spark.readStream.format("kafka")
-        .option("kafka.bootstrap.servers", setting.bootstrap)
-        .option("subscribe", setting.case.topic)
-        .option("startingOffsets", "earliest")
-        .option("maxOffsetsPerTrigger", setting.case.batch)
-        .options(**PEER_SETTINGS)
-        .load()
-    )
-    query = (
-        records.select("key", "value")
-        .writeStream.format("parquet")
-        .option("compression", PARQUET_CODEC)
-        .option("path", str(setting.folder / "data"))
-        .option("checkpointLocation", str(setting.folder / "checkpoint"))
-        .trigger(availableNow=True)
-        .start()
-    )
-    active = True
-    while active:
-        time.sleep(0.1)
-        active = query.isActive
-        for progress in query.recentProgress[len(done.batches) :]:
-            seconds = progress["durationMs"]["triggerExecution"] / 1000
-            rows = int(progress["numInputRows"])
-            done.batches.append(Batch(rows, seconds, setting.meter.seconds()))
-    query.awaitTermination()
-    return done
-
-
-SIDES: Final[dict[str, Callable[[Setting], Round]]] = {
-    "kohort": kohort_round,
-    "rows": partial(kohort_round, plain_reads=False),
-    "peer": peer_round,
-}
-
-
 class Measurement:
-    """All rounds of one case."""
+    """All rounds of one case.
 
-    def __init__(self, setting: Setting, sides: Sequence[str], rounds: int) -> None:
+    Args:
+        case: the topic.
+        setting: the parameters of each round; its folder gets a folder for each.
+        sides: names of ``SIDES``.
+        rounds: how many rounds of a warm side count.
+        deadline: no turn begins that would end later, on ``time.monotonic``.
+    """
+
+    def __init__(
+        self, case: Case, setting: Setting, sides: Sequence[str], rounds: int, deadline: float
+    ) -> None:
+        self._case = case
         self._setting = setting
-        self._sides = sides
         self._wanted = rounds
+        self._deadline = deadline
         self._rounds: dict[str, list[Round]] = {side: [] for side in sides}
-        self._warm_ups: dict[str, list[Round]] = {side: [] for side in sides}
+        self._tables: dict[str, Path] = {}
+        """The last table of each side."""
 
-    def run(self) -> dict[str, object]:
-        """Warm up, measure, compare the last table with the topic; print and return figures."""
-        while not all(self._is_warm(side) for side in self._sides):
-            for side in self._sides:
-                self._warm_ups[side].append(self._run_round(side, "warm-up"))
-        for _ in range(self._wanted):
-            for side in self._sides:
-                self._rounds[side].append(self._run_round(side, "round"))
-        return self._figures()
+    def run(self) -> list[Row]:
+        """Warm up, measure, compare the last tables with the topic; print and return figures."""
+        warm_ups = turns = 0
+        longest = 0.0
+        while turns - warm_ups < self._wanted:
+            begun = time.monotonic()
+            if turns and begun + longest > self._deadline:
+                break
+            for side in self._rounds:
+                self._rounds[side].append(self._run_round(side, turns))
+            longest = max(longest, time.monotonic() - begun)
+            turns += 1
+            if warm_ups == turns - 1 and not all(map(self._is_warm, self._rounds.values())):
+                warm_ups = turns
+        for folder in self._tables.values():
+            client = parse_client_settings({"bootstrap.servers": self._setting.bootstrap})
+            if not verify(folder, client).ok:
+                sys.exit(f"{self._case}: kohort's table differs from the topic")
+        return self._figures(warm_ups, turns)
 
-    def _is_warm(self, side: str) -> bool:
-        rates = [rate(done.steady) for done in self._warm_ups[side]]
+    def _is_warm(self, rounds: Sequence[Round]) -> bool:
+        rates = [rate(done.steady) for done in rounds]
         if len(rates) < 2:
             return False
         return len(rates) >= MOST_WARM_UPS or rates[-1] < max(rates[:-1]) * STILL_FASTER
 
-    def _run_round(self, side: str, title: str) -> Round:
-        number = sum(map(len, [*self._warm_ups.values(), *self._rounds.values()]))
-        folder = self._setting.folder / f"{side}-{number}"
-        setting = Setting(
-            spark=self._setting.spark,
-            bootstrap=self._setting.bootstrap,
-            case=self._setting.case,
-            folder=folder,
-            meter=self._setting.meter,
-        )
-        done = SIDES[side](setting)
+    def _run_round(self, side: str, turn: int) -> Round:
+        folder = self._setting.folder / f"{side}-{turn}"
+        done = SIDES[side](replace(self._setting, folder=folder))
         used = done.cpu_us()
         parts = ", ".join(f"{kind} {us:.2f}" for kind, us in used.items())
         each = " ".join(f"{batch.rows / batch.seconds:,.0f}" for batch in done.batches)
         print(
-            f"{title:<8}{side:<7} steady {rate(done.steady):>9,.0f} rows/s, all "
+            f"{side:<12} steady {rate(done.steady):>9,.0f} rows/s, all "
             f"{rate(done.batches):>9,.0f} (batches {each}); CPU us a row "
             f"{sum(used.values()):.2f} ({parts})",
             flush=True,
         )
-        if side != "peer" and title == "round":
-            client = parse_client_settings({"bootstrap.servers": setting.bootstrap})
-            if not verify(folder, client).ok:
-                sys.exit(f"{setting.case}: kohort's table differs from the topic")
-        shutil.rmtree(folder)
+        former = self._tables.pop(side, None) if side in TABLES else folder
+        if former is not None:
+            shutil.rmtree(former)
+        if side in TABLES:
+            self._tables[side] = folder
         return done
 
-    def _figures(self) -> dict[str, object]:
-        figures: dict[str, object] = {"case": str(self._setting.case)}
-        print(f"{self._setting.case}: median of {self._wanted} rounds after warming up")
-        for side, done in self._rounds.items():
-            steady = statistics.median(rate(r.steady) for r in done)
-            every = statistics.median(rate(r.batches) for r in done)
-            kinds = sorted({kind for r in done for kind in r.cpu_us()})
-            cpu = {k: statistics.median(r.cpu_us().get(k, 0.0) for r in done) for k in kinds}
-            total = statistics.median(sum(r.cpu_us().values()) for r in done)
-            figures[side] = {
-                "warm_up_rounds": len(self._warm_ups[side]),
-                "steady_rows_per_s": round(steady),
-                "all_rows_per_s": round(every),
-                "cpu_us_a_row": round(total, 2),
-                "cpu_us_a_row_by_process": {kind: round(us, 2) for kind, us in cpu.items()},
-            }
-            print(
-                f"  {side:<7} steady {steady:>9,.0f} rows/s, all {every:>9,.0f} rows/s, "
-                f"CPU {total:.2f} us a row: "
-                + ", ".join(f"{kind} {us:.2f}" for kind, us in cpu.items())
-            )
-        print(f"  load average {os.getloadavg()[0]:.1f}; every table was compared with its topic")
-        return figures
+    def _figures(self, warm_ups: int, turns: int) -> list[Row]:
+        # If time was over before all sides were warm, the last round counts.
+        first = min(warm_ups, turns - 1)
+        case = self._case
+        print(f"{case}: median of {turns - first} rounds after {first} rounds of warming up")
+        rows = [self._row(side, rounds[first:]) for side, rounds in self._rounds.items()]
+        cpu = {row["side"]: row["cpu_us_a_row"] for row in rows}
+        for side, peer in (("kohort", "peer"), ("rows", "peer"), ("kohort-noop", "peer-noop")):
+            if {side, peer} <= cpu.keys():
+                print(f"  {side} has {cpu[side] / cpu[peer]:.2f} times the CPU of {peer}")
+        warm = "" if warm_ups < turns else "; time was over before all sides were warm"
+        print(f"  load average {os.getloadavg()[0]:.1f}; kohort's table is as its topic{warm}")
+        return [row | {"warm": warm_ups < turns} for row in rows]
+
+    def _row(self, side: str, done: Sequence[Round]) -> Row:
+        steady = statistics.median(rate(r.steady) for r in done)
+        every = statistics.median(rate(r.batches) for r in done)
+        kinds = sorted({kind for r in done for kind in r.cpu_us()})
+        cpu = {k: statistics.median(r.cpu_us().get(k, 0.0) for r in done) for k in kinds}
+        total = statistics.median(sum(r.cpu_us().values()) for r in done)
+        print(
+            f"  {side:<12} steady {steady:>9,.0f} rows/s, all {every:>9,.0f} rows/s, "
+            f"CPU {total:.2f} us a row: " + ", ".join(f"{kind} {us:.2f}" for kind, us in cpu.items())
+        )
+        case = self._case
+        return {
+            "bench": "pipeline",
+            "side": side,
+            "broker": case.broker,
+            "codec": case.codec,
+            "value_bytes": case.value_bytes,
+            "records": case.records,
+            "steady_rows_per_s": round(steady),
+            "all_rows_per_s": round(every),
+            "cpu_us_a_row": round(total, 2),
+        } | {f"cpu_us_{kind}": round(us, 2) for kind, us in cpu.items()}
 
 
 @contextmanager
@@ -372,7 +235,7 @@ def start_broker(name: str, folder: Path) -> Iterator[str]:
 
 
 def feed(bootstrap: str, case: Case, partitions: int) -> None:
-    """Make the topic of a case and fill it; a value is a number with padding."""
+    """Make the topic of a case and fill it; then all of it is on disk."""
     begin = time.perf_counter()
     with Admin(bootstrap_servers=bootstrap) as admin:
         admin.create_topic(case.topic, partitions)
@@ -384,11 +247,12 @@ def feed(bootstrap: str, case: Case, partitions: int) -> None:
         "compression.type": case.codec,
     }
     producer = Producer(settings)
-    padding = b"x" * (case.value_bytes - 8)
+    pool, length = text(8 << 20), case.value_bytes - 8
     for number in range(case.records):
+        at = number * length % (len(pool) - length)
+        value = b"%08d" % number + pool[at : at + length]
         while True:
             try:
-                value = b"%08d" % number + padding
                 producer.produce(case.topic, value, partition=number % partitions)
             except BufferError:
                 producer.poll(0.1)
@@ -397,7 +261,16 @@ def feed(bootstrap: str, case: Case, partitions: int) -> None:
         if number % 50_000 == 0:
             producer.poll(0)
     producer.flush(120)
+    os.sync()
     print(f"\n{case}: fed {case.records:,} records in {time.perf_counter() - begin:.1f} s")
+
+
+def text(size: int) -> bytes:
+    """So many bytes of random words."""
+    chance = random.Random(1)
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    words = ["".join(chance.choices(letters, k=chance.randint(3, 9))) for _ in range(2_000)]
+    return " ".join(chance.choices(words, k=size // 4)).encode()[:size]
 
 
 def cases(given: argparse.Namespace) -> Iterator[Case]:
@@ -410,42 +283,52 @@ def cases(given: argparse.Namespace) -> Iterator[Case]:
                 yield Case(broker, size, codec, records, batch)
 
 
-def main() -> None:
-    """Measure and print."""
-    end_with_children()
+def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     brokers = ["kohort", "kafka"] if installed() else ["kohort"]
     parser.add_argument("--broker", nargs="+", choices=["kohort", "kafka"], default=brokers)
     parser.add_argument("--value-bytes", nargs="+", type=int, default=[100, 1024])
     parser.add_argument("--codec", nargs="+", default=["none", "lz4"], help="codec of the topic")
-    parser.add_argument("--records", type=int, help="default: about 0.8 GB, at most 6 million")
+    parser.add_argument("--records", type=int, help="default: 1.2 GB, at most 4.5 million")
     parser.add_argument("--batch", type=int, help="rows of a micro-batch; default: a sixth of all")
     parser.add_argument("--partitions", type=int, default=8)
     parser.add_argument("--rounds", type=int, default=3, help="counted rounds of each side")
-    parser.add_argument("--no-peer", action="store_true")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="most time of a case")
+    parser.add_argument("--sides", nargs="+", choices=[*SIDES], default=[*SIDES])
     parser.add_argument("--conf", action="append", default=[], metavar="NAME=VALUE")
-    given = parser.parse_args()
-    sides = ["kohort", "rows"] if given.no_peer else [*SIDES]
-    conf = dict(setting.split("=", 1) for setting in given.conf)
-    if "peer" in sides:
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Measure and print."""
+    end_with_children()
+    begun = time.monotonic()
+    given = arguments()
+    sides = list(given.sides)
+    conf = MEMORY | dict(setting.split("=", 1) for setting in given.conf)
+    if any(side.startswith("peer") for side in sides):
         try:
             conf["spark.jars"] = ",".join(map(str, sorted(fetch(PEER_JARS).glob("*.jar"))))
         except KohortError as error:
             print(f"no peer: {error}")
-            sides.remove("peer")
+            sides = [side for side in sides if not side.startswith("peer")]
     spark = make_session("kohort-bench", "local[2]", conf)
-    meter = CpuMeter()
+    meter = CpuMeter(KINDS, "JVM")
     try:
-        figures = []
+        figures: list[Row] = []
         for case in cases(given):
             with tempfile.TemporaryDirectory(prefix="kohort-bench-") as name:
                 folder = Path(name)
                 with start_broker(case.broker, folder / "broker") as bootstrap:
                     feed(bootstrap, case, given.partitions)
                     setting = Setting(
-                        spark=spark, bootstrap=bootstrap, case=case, folder=folder, meter=meter
-                    )
-                    figures.append(Measurement(setting, sides, given.rounds).run())
+                        spark=spark, bootstrap=bootstrap, topic=case.topic, batch=case.batch,
+                        folder=folder, meter=meter,
+                    )  # fmt: skip
+                    deadline = begun + given.seconds
+                    measured = Measurement(case, setting, sides, given.rounds, deadline)
+                    figures += measured.run()
+            begun = time.monotonic()
     finally:
         stop_session(spark)
     print(json.dumps(figures))
