@@ -24,7 +24,10 @@ from kohort.testing.real_kafka import RealKafka
 
 ROOT = Path(__file__).parent.parent
 ORDER = ("codec", "assignors", "coordinator", "lab", "connectors", "startup", "consume", "pipeline")
-ALONE = ("codepath", "drawing", "explain", "gap", "heartbeat", "memory", "worker_start")
+ALONE = (
+    "codepath", "drawing", "explain", "gap", "heartbeat", "many_partitions", "memory",
+    "worker_start",
+)  # fmt: skip
 """Run only if they are named."""
 
 BESIDE = ("coordinator", "heartbeat", "consume", "gap", "memory")

@@ -1,12 +1,12 @@
 """A topic of many partitions: the time of a micro-batch, and of a hand-over to another application.
 
-    python -m bench.many_partitions [--partitions 1000] [--broker kafka] [--table delta] [--seconds 30]
+    python -m bench.many_partitions [--partitions 1000] [--table delta] [--seconds 30]
 
 ``kohort pipeline`` reads a topic while a thread feeds all partitions at a fixed rate. Its batches
 are measured as it reports them, from the planning to the commit. Then a second application joins.
 With Delta the log of the table tells the hand-over of each partition that moved: from the last
-commit of the former owner to the first commit of the new one. Nobody can read the partition in the
-table in that time; it holds the release, the acquisition, and one whole micro-batch of the new owner.
+commit of the former owner to the first commit of the new one. The table gets no new row of the
+partition in that time: it holds the release, the acquisition, and a micro-batch of the new owner.
 
 The second application has ``local[1]``. Both have no pauses between batches
 (``--commit-interval 0``). The CPU time is that of the processes of the first application.
@@ -56,6 +56,8 @@ class Application:
         assert self.process.stdout is not None
         for line in self.process.stdout:
             self.batches.append(json.loads(line))
+            found = {name: self.batches[-1][name] for name in ("records", "seconds", "lag")}
+            print(f"  a batch: {found}", flush=True)
 
     def cpu_s(self) -> float:
         """CPU seconds of its processes that run now."""
@@ -90,8 +92,8 @@ def application(
     command = [
         sys.executable, "-m", "kohort", "pipeline", "--bootstrap", bootstrap, "--topic", TOPIC,
         "--group", TOPIC, "--sql", str(sql), "--output", str(folder / "table"), "--table", table,
-        "--commit-interval", "0", "--trigger-ms", "0", "--master", f"local[{cores}]", "--name", name,
-        "--json",
+        "--commit-interval", "0", "--trigger-ms", "0", "--master", f"local[{cores}]",
+        "--name", name, "--json",
     ]  # fmt: skip
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         started = Application(process)
@@ -108,7 +110,8 @@ def application(
 @contextmanager
 def fed(bootstrap: str, partitions: int, rows_per_s: int) -> Iterator[None]:
     """Feed all partitions at a fixed rate, in steps of 50 ms."""
-    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 10})
+    queue = {"queue.buffering.max.messages": 10_000_000}
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 10, **queue})
     over = threading.Event()
 
     def run() -> None:
@@ -132,8 +135,9 @@ def fed(bootstrap: str, partitions: int, rows_per_s: int) -> Iterator[None]:
 
 
 def hand_overs(table: Path) -> list[tuple[str, float, float]]:
-    """Each partition that moved, with the seconds from the last commit of its former owner to the
-    acquisition, and to the first commit of the new owner.
+    """Each partition that moved, with two times in seconds since its former owner's last commit.
+
+    They are those of the acquisition, and of the first commit of the new owner.
     """
     last: dict[str, float] = {}
     taken: dict[str, float] = {}

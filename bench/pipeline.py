@@ -8,8 +8,7 @@ Sides into a table: kohort's pipeline writes its exactly-once table, ``kohort`` 
 (ADR 0074), ``rows`` through them. The ``peer`` (Spark's JVM source) writes Spark's plain Parquet,
 key and value only, with the same Parquet codec. ``kohort-noop`` and ``peer-noop`` drop the rows.
 The peer gets large fetches and large polls (``PEER_SETTINGS``); all get the same limit of a
-micro-batch. A value is a number and text of random words, which lz4 halves, and zstd reduces
-to a third.
+micro-batch. A value is a number and a part of the events of a web server, as JSON.
 
 A case is one broker, value size and codec of the topic. In each case the sides take turns. A side
 is warm in the first round with a steady rate that is at most 3 % above its best one before; from
@@ -195,7 +194,8 @@ class Measurement:
         total = statistics.median(sum(r.cpu_us().values()) for r in done)
         print(
             f"  {side:<12} steady {steady:>9,.0f} rows/s, all {every:>9,.0f} rows/s, "
-            f"CPU {total:.2f} us a row: " + ", ".join(f"{kind} {us:.2f}" for kind, us in cpu.items())
+            f"CPU {total:.2f} us a row: "
+            + ", ".join(f"{kind} {us:.2f}" for kind, us in cpu.items())
         )
         case = self._case
         return {
@@ -266,11 +266,26 @@ def feed(bootstrap: str, case: Case, partitions: int) -> None:
 
 
 def text(size: int) -> bytes:
-    """So many bytes of random words."""
+    """So many bytes of events, as web servers write them."""
     chance = random.Random(1)
     letters = "abcdefghijklmnopqrstuvwxyz"
-    words = ["".join(chance.choices(letters, k=chance.randint(3, 9))) for _ in range(2_000)]
-    return " ".join(chance.choices(words, k=size // 4)).encode()[:size]
+
+    def word() -> str:
+        return "".join(chance.choices(letters, k=chance.randint(4, 9)))
+
+    paths = ["/" + "/".join(word() for _ in range(chance.randint(1, 3))) for _ in range(300)]
+    agents = [f"Mozilla/5.0 ({word()}; {word()}) {word()}/{n}.0" for n in range(30)]
+    found: list[str] = []
+    length = 0
+    while length < size:
+        event = {
+            "at": 1_767_225_600_000 + 37 * len(found), "user": chance.randrange(1_000_000),
+            "path": chance.choice(paths), "status": chance.choice([200, 200, 200, 304, 404]),
+            "bytes": chance.randrange(50_000), "agent": chance.choice(agents),
+        }  # fmt: skip
+        found.append(json.dumps(event))
+        length += len(found[-1])
+    return "".join(found).encode()[:size]
 
 
 def cases(given: argparse.Namespace) -> Iterator[Case]:

@@ -46,6 +46,12 @@ PEER_SETTINGS: Final = {
     # broker, and the task behind it waits too: 0.5 s for each partition with Kafka's default.
     "kafka.fetch.max.wait.ms": "10",
 }
+PEER_PARQUET: Final = {
+    "compression": PARQUET_CODEC,
+    # kohort writes both in this way; Spark's defaults cost more CPU.
+    "parquet.compression.codec.zstd.level": "1",
+    "parquet.enable.dictionary": "false",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +140,7 @@ def peer_table(setting: Setting) -> Round:
     writer = (
         _peer(setting)
         .writeStream.format("parquet")
-        .option("compression", PARQUET_CODEC)
+        .options(**PEER_PARQUET)
         .option("path", str(setting.folder / "data"))
     )
     return _watch(_start(writer, setting), setting.meter)

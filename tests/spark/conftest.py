@@ -60,10 +60,12 @@ class Feed:
     topic: str
     partitions: int
     records: dict[int, list[Record]] = field(default_factory=dict)
+    more: dict[str, Any] = field(default_factory=dict)
+    """More settings of the client that reads."""
 
     @property
     def settings(self) -> ClientSettings:
-        return parse_client_settings({"bootstrap.servers": self.bootstrap})
+        return parse_client_settings({"bootstrap.servers": self.bootstrap, **self.more})
 
     def put(
         self, records: Iterable[Record], headers: Any = None, compression: str = "none"

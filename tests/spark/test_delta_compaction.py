@@ -85,7 +85,7 @@ def test_a_file_is_synced_before_a_compaction_commits_it(
 
     monkeypatch.setattr(DeltaLog, "commit", commit)
     compact(tmp_path)
-    assert happened == [".writing", "", "commit"], "file, folder, commit"
+    assert happened == [".writing", "", "", "commit"], "file, holder of the folder, folder, commit"
 
 
 def test_an_application_compacts_its_table_by_itself(

@@ -17,7 +17,7 @@ from kohort.engine.member_outputs import Node
 from kohort.fetch.requests import Remedy
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import TopicPartition
-from kohort.spark.fetching import BatchFetcher
+from kohort.spark.fetching import BatchFetcher, Wanted
 from kohort.storage.compression import CompressionType
 
 
@@ -27,8 +27,9 @@ def test_batches_compressed_by_librdkafka_are_read(codec: str, feed: Callable[..
     source = feed(1)
     source.put([(b"k", b"%d" % n * 9) for n in range(2_000)], compression=codec)
     fetcher = BatchFetcher(source.settings)
-    fetcher.ask(TopicPartition(source.topic, 0), 0, 2_000)
-    sections = list(fetcher.answer().sections)
+    fetcher.ask([Wanted(TopicPartition(source.topic, 0), 0, 2_000)])
+    (fetched,) = fetcher.answer()
+    sections = list(fetched.sections)
     fetcher.close()
     assert sections
     assert {section.header.compression for section in sections} == {CompressionType[codec.upper()]}
@@ -38,8 +39,9 @@ def test_batches_compressed_by_librdkafka_are_read(codec: str, feed: Callable[..
 def test_an_unreachable_broker_is_a_retriable_problem(broker: EmbeddedBroker) -> None:
     settings = {"bootstrap.servers": broker.bootstrap_servers, "default.api.timeout.ms": "3000"}
     fetcher = BatchFetcher(parse_client_settings(settings))
-    fetcher.ask(TopicPartition("no-such-topic", 0), 0, 1)
-    problem = fetcher.answer().problem
+    fetcher.ask([Wanted(TopicPartition("no-such-topic", 0), 0, 1)])
+    (fetched,) = fetcher.answer()
+    problem = fetched.problem
     assert isinstance(problem, RequestFailed)
     assert problem.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     fetcher.close()
@@ -51,11 +53,11 @@ def test_an_error_of_a_follower_is_judged_by_the_leader(broker: EmbeddedBroker) 
         admin.create_topic("t", 1, 1)
     fetcher = BatchFetcher(parse_client_settings(bootstrap_servers=broker.bootstrap_servers))
     place = TopicPartition("t", 0)
-    fetcher._sources[place] = Node(node_id=1)
+    fetcher._replicas[place] = Node(node_id=1)
     seen = []
     for _ in range(2):
-        fetcher.ask(place, 5, 1)
-        fetched = fetcher.answer()
+        fetcher.ask([Wanted(place, 5, 1)])
+        (fetched,) = fetcher.answer()
         assert isinstance(fetched.problem, RequestFailed)
         seen.append((fetched.problem.code, fetched.remedy))
     fetcher.close()

@@ -15,8 +15,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kohort.model.ids import TopicPartition
-from kohort.spark.ledger import Seal, WrittenFile
+from kohort.spark import ledger
+from kohort.spark.ledger import Seal, WrittenFile, match_files
 from kohort.spark.piece_files import write_files, written_file
+from kohort.spark.planning import Piece
 from kohort.spark.seals import seal_of
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
@@ -111,3 +113,23 @@ def test_a_failed_task_leaves_no_file(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="gone"):
         written(tmp_path, broken())
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+def test_a_file_is_compared_with_the_pieces_of_its_partition_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch of a topic with 1,000 partitions has as many pieces and files."""
+    compared: list[Piece] = []
+    holds = ledger._holds
+
+    def noted(piece: Piece, file: WrittenFile) -> bool:
+        compared.append(piece)
+        return holds(piece, file)
+
+    monkeypatch.setattr(ledger, "_holds", noted)
+    files = written(tmp_path, iter([rows([TopicPartition("a", n) for n in range(40)])]))
+    pieces = [
+        Piece(partition=file.partition, begin=n, end=n + 1, epoch=1) for n, file in enumerate(files)
+    ]
+    assert match_files(pieces, reversed(files)) == list(zip(pieces, files, strict=True))
+    assert len(compared) == len(files)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 from tests.spark.conftest import Feed
 
 from kohort.model.ids import TopicPartition
+from kohort.spark.fetching import BatchFetcher, Wanted
 from kohort.spark.planning import Piece
 from kohort.spark.reading import ReadFailed, read_pieces, warm_up
 from kohort.testing.fault_proxy import FaultProxy
@@ -56,6 +57,30 @@ def test_pieces_are_read_in_turn_and_up_to_their_ends(
     # The worker keeps its fetcher; a second task reads its own offsets.
     again = [piece(source, 1, 3, 9), piece(source, 2, 29_990, 30_000), piece(source, 0, 0, 2)]
     assert places(source, again) == expected(source, again)
+
+
+def test_small_pieces_are_fetched_together(
+    feed: Callable[..., Feed], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = feed(12, [(None, b"%d" % n) for n in range(36)])
+    source.put([(None, b"%d" % n) for n in range(36, 72)])
+    asked: list[int] = []
+    ask = BatchFetcher.ask
+
+    def noted(fetcher: BatchFetcher, wanted: Sequence[Wanted]) -> None:
+        asked.append(len(wanted))
+        ask(fetcher, wanted)
+
+    monkeypatch.setattr(BatchFetcher, "ask", noted)
+    pieces = [piece(source, number, 1, 6) for number in range(12)]
+    assert places(source, pieces) == expected(source, pieces)
+    assert asked == [12]
+    # Each answer has one batch of the first partition only: the other ones are asked again.
+    source.more = {"max.partition.fetch.bytes": 1}
+    asked.clear()
+    assert places(source, pieces) == expected(source, pieces)
+    assert sorted(set(asked), reverse=True) == [*range(12, 0, -1)]
+    assert asked == sorted(asked, reverse=True)
 
 
 def test_two_pieces_of_one_partition_are_read_in_turn(feed: Callable[..., Feed]) -> None:

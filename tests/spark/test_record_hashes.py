@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kohort.spark.layout import record_hash
 from kohort.spark.record_hashes import record_hashes
 
-VALUES = st.none() | st.binary(max_size=70)
+VALUES = st.none() | st.binary(max_size=70) | st.binary(min_size=100, max_size=300)
 RECORDS = st.lists(st.tuples(VALUES, VALUES), max_size=30)
 
 

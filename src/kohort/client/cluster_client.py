@@ -188,12 +188,7 @@ class ClusterClient:
             BrokerUnreachable, RequestTimedOut: as in `request`.
         """
         self.check_partitions(partitions, deadline)
-        where = LeadersOf(partitions=tuple(partitions), build=build)
-        request_id = self._post(
-            lambda now: self.engine.request_leaders(
-                request_class, where, now, timeout_ms=left_ms(deadline)
-            )
-        )
+        request_id = self.post_leaders(request_class, partitions, build, deadline)
         left = len(partitions)
         try:
             while left:
@@ -203,14 +198,55 @@ class ClusterClient:
         finally:
             self.forget(request_id)
 
+    def post_leaders(
+        self,
+        request_class: type,
+        partitions: Sequence[TopicPartition],
+        build: Callable[[Sequence[TopicPartition], int], Any],
+        deadline: float,
+    ) -> RequestId:
+        """Send one request to each leader; `answers` returns the responses later.
+
+        The arguments are those of `request_leaders`. The partitions are not checked.
+        """
+        where = LeadersOf(partitions=tuple(partitions), build=build)
+        return self._post(
+            lambda now: self.engine.request_leaders(
+                request_class, where, now, timeout_ms=left_ms(deadline)
+            )
+        )
+
+    def answers(
+        self, request_id: RequestId, partitions: Sequence[TopicPartition]
+    ) -> Iterator[tuple[Sequence[TopicPartition], Any]]:
+        """Wait for the responses to a request that was posted for these partitions.
+
+        Yields the partitions of each response with the response, or with the ClientError in its
+        place. Each partition is in one of them.
+        """
+        left = len(partitions)
+        try:
+            while left:
+                answer = self._waited(request_id)
+                # A request to one node does not say which partitions are in it.
+                mine = answer.partitions or partitions
+                left -= len(mine)
+                error = answer.error
+                yield mine, answer.message if error is None else request_failure(error)
+        finally:
+            self.forget(request_id)
+
     def _next_answer(self, request_id: RequestId) -> Answered:
-        answers = self._answers[request_id]
-        if not answers:
-            self._loop.run_until(lambda: answers)
-        answer = answers.popleft()
+        answer = self._waited(request_id)
         if answer.error is not None:
             raise request_failure(answer.error)
         return answer
+
+    def _waited(self, request_id: RequestId) -> Answered:
+        answers = self._answers[request_id]
+        if not answers:
+            self._loop.run_until(lambda: answers)
+        return answers.popleft()
 
     # -- the cluster ------------------------------------------------------------------------------
 

@@ -27,6 +27,7 @@ from kohort.spark.offsets import SourceOffset, parse, render
 from kohort.spark.options import SourceOptions
 from kohort.spark.pacing import Pacing
 from kohort.spark.planning import (
+    FIRST_BATCH,
     BatchLimit,
     Dropped,
     Piece,
@@ -104,7 +105,8 @@ class SourceDriver:
         self._fenced_at: dict[TopicPartition, int] = {}
         self._told: dict[TopicPartition, int] = {}
         self._targets: dict[TopicPartition, int] | None = None
-        self._batch_limit = BatchLimit(budget_s=options.client.max_poll_interval_ms / 2_000)
+        budget_s = options.client.max_poll_interval_ms / 2_000
+        self._batch_limit = BatchLimit(budget_s=budget_s, most=FIRST_BATCH)
         self._sizes = RecordSizes(options.limit_bytes, topics.record_bytes)
         self._pacing = Pacing(
             interval_s=options.batch_interval_s,

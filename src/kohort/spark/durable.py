@@ -6,15 +6,22 @@ In: paths. Out: nothing; the entries are on disk. Must not know: tables, ledgers
 from __future__ import annotations
 
 import os
+from itertools import takewhile
 from pathlib import Path
 
 
 def make_folder(path: Path) -> None:
     """Make a folder and its parents; each new one is synced in the folder that holds it."""
-    new = [folder for folder in (path, *path.parents) if not folder.exists()]
-    path.mkdir(parents=True, exist_ok=True)
-    for folder in reversed(new):
-        sync(folder.parent)
+    for holder in make_unsynced(path):
+        sync(holder)
+
+
+def make_unsynced(path: Path) -> list[Path]:
+    """Make a folder and its parents; the folders that must be synced so that they survive."""
+    new = list(takewhile(lambda folder: not folder.exists(), (path, *path.parents)))
+    if new:
+        path.mkdir(parents=True, exist_ok=True)
+    return [folder.parent for folder in reversed(new)]
 
 
 def sync(path: Path) -> None:

@@ -19,7 +19,7 @@ from kohort.client.errors import RequestFailed
 from kohort.model.errors import ConfigError, ErrorCode, KohortError
 from kohort.model.ids import TopicPartition
 from kohort.model.positions import EARLIEST, LATEST, Position
-from kohort.spark.fetching import BatchFetcher
+from kohort.spark.fetching import BatchFetcher, Wanted
 from kohort.spark.ledger import NotedTopic
 
 LOG: Final = logging.getLogger(__name__)
@@ -116,8 +116,9 @@ class KafkaTopics:
         if self._fetcher is None:
             self._fetcher = BatchFetcher(self._quick)
         try:
-            self._fetcher.ask(partition, offset, 1)
-            sections = list(self._fetcher.answer().sections)
+            self._fetcher.ask([Wanted(partition, offset, 1)])
+            (fetched,) = self._fetcher.answer()
+            sections = list(fetched.sections)
         except KohortError as error:
             LOG.debug("records of %s from %d were not measured: %s", partition, offset, error)
             return None

@@ -403,13 +403,17 @@ def match_files(
         LedgerConflict: a file belongs to no piece, or a piece has two files.
     """
     found: dict[Piece, WrittenFile] = {}
+    of_partition: dict[TopicPartition, list[Piece]] = {}
+    for piece in pieces:
+        of_partition.setdefault(piece.partition, []).append(piece)
     for file in files:
-        owner = next((piece for piece in pieces if _holds(piece, file)), None)
+        mine = of_partition.get(file.partition, [])
+        owner = next((piece for piece in mine if _holds(piece, file)), None)
         if owner is None:
             raise LedgerConflict(
                 f"a file holds offsets {file.first_offset} to {file.last_offset} of "
                 f"{file.partition}, but no intended piece of this batch covers them "
-                f"({[(p.begin, p.end) for p in pieces if p.partition == file.partition]})"
+                f"({[(p.begin, p.end) for p in mine]})"
             )
         if owner in found:
             raise LedgerConflict(
@@ -443,8 +447,4 @@ def ranges_of(pieces: Iterable[Piece]) -> dict[TopicPartition, OwnedRange]:
 
 
 def _holds(piece: Piece, file: WrittenFile) -> bool:
-    return (
-        piece.partition == file.partition
-        and piece.begin <= file.first_offset
-        and file.last_offset < piece.end
-    )
+    return piece.begin <= file.first_offset and file.last_offset < piece.end

@@ -11,7 +11,10 @@ import itertools
 import os
 import pickle
 import uuid
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -23,7 +26,7 @@ import pyarrow.parquet as pq
 
 from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
-from kohort.spark.durable import make_folder, sync
+from kohort.spark.durable import make_unsynced, sync
 from kohort.spark.layout import (
     DATA,
     DEAD_LETTER,
@@ -40,6 +43,9 @@ from kohort.spark.seals import seal_of
 COMPRESSION = "zstd"
 ROWS_PER_GROUP = 128 * 1024
 BYTES_PER_GROUP = 32 * 1024 * 1024
+
+FINISHED_AT_ONCE: Final = 16
+"""Files of a task that are synced at the same time: the disk takes them together."""
 
 REPORT: Final = "file binary"
 """Spark's schema of the reports of a task: one pickled ``WrittenFile`` for each piece."""
@@ -75,27 +81,58 @@ def write_files(
         partition_by: the partition columns of the table.
     """
     place = Path(directory)
-    yield from write_runs(
-        lambda p, schema: PieceWriter(place, mark, p, schema, partition_by), batches
-    )
+    writers = _filled(lambda p, schema: PieceWriter(place, mark, p, schema, partition_by), batches)
+    finishing: deque[tuple[PieceWriter, Future[WrittenFile]]] = deque()
+    with closing(writers), ThreadPoolExecutor(FINISHED_AT_ONCE) as threads:
+        try:
+            for writer in writers:
+                # Another thread waits for the disk; this one goes on with the next piece.
+                finishing.append((writer, threads.submit(writer.finish)))
+                if len(finishing) > FINISHED_AT_ONCE:
+                    yield _report(finishing[0][1].result())
+                    finishing.popleft()
+            while finishing:
+                yield _report(finishing[0][1].result())
+                finishing.popleft()
+        finally:
+            for writer, running in finishing:
+                wait([running])
+                writer.abandon()
 
 
 def write_runs(
     make: Callable[[TopicPartition, pa.Schema], PieceWriter], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """The same, with a writer of one's own for each piece."""
+    """The same, with a writer of one's own for each piece; each is finished before the next."""
+    writers = _filled(make, batches)
+    with closing(writers):
+        for writer in writers:
+            try:
+                yield _report(writer.finish())
+            except BaseException:
+                writer.abandon()
+                raise
+
+
+def _filled(
+    make: Callable[[TopicPartition, pa.Schema], PieceWriter], batches: Iterator[pa.RecordBatch]
+) -> Generator[PieceWriter, None, None]:
+    """Writers with all rows of their pieces. The caller finishes or abandons each of them."""
     writer: PieceWriter | None = None
     try:
         for batch in batches:
             for partition, rows in _runs(batch):
                 if writer is None or writer.partition != partition:
-                    if writer is not None:
-                        yield _report(writer.finish())
+                    full, writer = writer, None
+                    if full is not None:
+                        full.flush()
+                        yield full
                     writer = make(partition, batch.schema)
                 writer.add(rows)
-        if writer is not None:
-            yield _report(writer.finish())
-            writer = None
+        full, writer = writer, None
+        if full is not None:
+            full.flush()
+            yield full
     finally:
         if writer is not None:
             writer.abandon()
@@ -155,6 +192,9 @@ class ParquetOutput:
     _waiting_rows: int = 0
     _waiting_bytes: int = 0
     _writer: pq.ParquetWriter | None = None
+    _file: pa.NativeFile | None = None
+    _unsynced: list[Path] = field(default_factory=list)
+    """Folders with new folders in them."""
 
     @property
     def path(self) -> str:
@@ -186,35 +226,44 @@ class ParquetOutput:
         if not self.rows:
             return None
         self.flush()
-        assert self._writer is not None
-        self._writer.close()
+        self._close()
         sync(self._temporary)
         self.seal = seal_of(self._temporary)
         final = self.directory / self.path
         os.rename(self._temporary, final)
-        sync(final.parent)
+        for folder in (*self._unsynced, final.parent):
+            sync(folder)
         return self.path
 
     def abandon(self) -> None:
         """Remove an unfinished file; nothing happens to a finished one."""
         if self._writer is not None:
-            self._writer.close()
+            self._close()
             self._temporary.unlink(missing_ok=True)
+
+    def _close(self) -> None:
+        assert self._writer is not None
+        assert self._file is not None
+        self._writer.close()
+        self._file.close()
 
     def flush(self) -> None:
         """Write the rows in memory."""
+        if not self._waiting:
+            return
         if self._writer is None:
-            make_folder(self._temporary.parent)
+            self._unsynced = make_unsynced(self._temporary.parent)
+            # With a path, pyarrow looks for its file system: a third of a millisecond a file.
+            self._file = pa.OSFile(str(self._temporary), "wb")
             self._writer = pq.ParquetWriter(
-                self._temporary,
+                self._file,
                 self.schema,
                 compression=COMPRESSION,
                 use_dictionary=list(dict.fromkeys(("topic", "partition", *self.repeated))),
                 write_statistics=list(dict.fromkeys((*PLACE, *self.repeated))),
                 write_page_checksum=self.checksums,
             )
-        if self._waiting:
-            self._writer.write_table(pa.Table.from_batches(self._waiting, self.schema))
+        self._writer.write_table(pa.Table.from_batches(self._waiting, self.schema))
         self._waiting.clear()
         self._waiting_rows = self._waiting_bytes = 0
 
@@ -259,6 +308,11 @@ class DividedOutput:
             self._offsets[values] = (self._offsets.get(values, (first, last))[0], last)
         while sum(output.waiting_bytes for output in self._outputs.values()) > BYTES_PER_GROUP:
             max(self._outputs.values(), key=lambda output: output.waiting_bytes).flush()
+
+    def flush(self) -> None:
+        """Write the rows in memory."""
+        for output in self._outputs.values():
+            output.flush()
 
     def finish(self) -> tuple[DataFile, ...]:
         """Sync the files and give them their final names."""
@@ -344,6 +398,11 @@ class PieceWriter:
             self._dead.add(_dead_rows(rows.filter(malformed)))
             rows = rows.filter(pc.invert(malformed))
         self._good.add(rows.select(self._names))
+
+    def flush(self) -> None:
+        """Write the rows in memory."""
+        self._good.flush()
+        self._dead.flush()
 
     def finish(self) -> WrittenFile:
         """Finish the files."""

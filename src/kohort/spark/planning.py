@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
 
 from kohort.model.ids import TopicPartition
 from kohort.spark.offsets import OwnedRange, SourceOffset
@@ -32,12 +33,19 @@ class Piece:
     epoch: int
 
 
+FIRST_BATCH: Final = 50_000
+"""Most offsets of the first batch of a query: nobody knows yet how long they take."""
+
+_GROWTH: Final = 4
+
+
 @dataclass(slots=True, kw_only=True)
 class BatchLimit:
     """Keeps batches short enough for the poll deadline, whatever their records cost.
 
     A batch that takes longer than the deadline costs the membership, and a new owner fences its
-    rows. Records may be large and SQL may be slow, so the seconds of an offset are measured.
+    rows. Records may be large and SQL may be slow, so the seconds of an offset are measured. A
+    batch is at most four times as large as the one before.
 
     Attributes:
         budget_s: the longest time that a batch shall take, in seconds.
@@ -67,7 +75,7 @@ class BatchLimit:
                 f"max.poll.interval.ms; the next one has at most {fits}"
             )
         if self.most is not None:
-            self.most = max(self.most, min(2 * self.most, fits))
+            self.most = max(self.most, min(_GROWTH * self.most, fits))
         return None
 
     def of(self, limit: int | None) -> int | None:

@@ -12,6 +12,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Final
 
 import pyarrow as pa
@@ -24,7 +25,7 @@ from kohort.fetch.rows import Run
 from kohort.fetch.sections import Section
 from kohort.model.errors import KohortError
 from kohort.model.ids import TopicPartition
-from kohort.spark.fetching import BatchFetcher
+from kohort.spark.fetching import BatchFetcher, Fetched, Wanted
 from kohort.spark.options import DELETED
 from kohort.spark.planning import Piece
 from kohort.storage.record_batch import HEADER_SIZE, parse_header
@@ -32,6 +33,10 @@ from kohort.storage.records import Record, build_batch
 
 _DECODE_BYTES: Final = 8 << 20
 """Most bytes of records that are decoded at once, unless a single batch is larger."""
+
+_BYTES_TOGETHER: Final = 4 << 20
+_PIECES_TOGETHER: Final = 250
+"""Small pieces are fetched together, up to so many bytes and pieces in one request."""
 
 
 class ReadFailed(KohortError):
@@ -61,8 +66,8 @@ def read_pieces(
         RefusedBatch, Damaged: a batch is damaged.
     """
     reading = _Reading(settings, pieces, fail_on_data_loss, patience_s)
-    for piece, sections in reading:
-        yield to_arrow([Run(piece.partition, sections, piece.begin, piece.end)], headers=headers)
+    for runs in reading:
+        yield to_arrow(runs, headers=headers)
 
 
 def warm_up(settings: ClientSettings) -> None:
@@ -92,22 +97,35 @@ class _Reading:
         self._offset = self._queue[0].begin if pieces else 0
         self._heard = time.monotonic()
 
-    def __iter__(self) -> Iterator[tuple[Piece, list[Section]]]:
+    def __iter__(self) -> Iterator[list[Run]]:
         self._ask()
         while self._queue:
+            taken = self._taken(self._fetcher.answer())
+            self._ask()
+            yield from _portions(taken)
+
+    def _taken(self, answers: Sequence[Fetched]) -> list[tuple[Piece, Iterable[Section]]]:
+        """The batches of the first answers: up to one that does not reach the end of its piece."""
+        taken: list[tuple[Piece, Iterable[Section]]] = []
+        for fetched in answers:
             piece = self._queue[0]
-            fetched = self._fetcher.answer()
             if fetched.problem is not None:
-                self._go_to(self._after(piece, fetched.problem, fetched.remedy))
-                continue
+                # The next fetch begins with this piece, and tells the problem again.
+                if not taken:
+                    self._go_to(self._after(piece, fetched.problem, fetched.remedy))
+                break
             if fetched.next_offset == self._offset:
-                self._check_patience(piece, "no record arrived")
+                if not taken:
+                    self._check_patience(piece, "no record arrived")
+                break
+            taken.append((piece, fetched.sections))
             self._go_to(fetched.next_offset)
-            for sections in _portions(fetched.sections):
-                yield piece, sections
+            if fetched.next_offset < piece.end:
+                break
+        return taken
 
     def _go_to(self, offset: int) -> None:
-        """Fetch from an offset, or from the begin of the next piece after the end of this one."""
+        """Go on at an offset, or at the begin of the next piece after the end of this one."""
         if offset > self._offset:
             self._heard = time.monotonic()
         self._offset = offset
@@ -115,12 +133,21 @@ class _Reading:
             self._queue.popleft()
             if self._queue:
                 self._offset = self._queue[0].begin
-        self._ask()
 
     def _ask(self) -> None:
-        if self._queue:
-            piece = self._queue[0]
-            self._fetcher.ask(piece.partition, self._offset, piece.end - self._offset)
+        """Fetch the rest of the first piece; together with the next ones if they are small."""
+        places: dict[TopicPartition, Wanted] = {}
+        size = 0
+        for piece in islice(self._queue, _PIECES_TOGETHER):
+            if piece.partition in places:
+                break
+            begin = piece.begin if places else self._offset
+            places[piece.partition] = Wanted(piece.partition, begin, piece.end - begin)
+            size += self._fetcher.expected_bytes(piece.partition.topic, piece.end - begin)
+            if size >= _BYTES_TOGETHER:
+                break
+        if places:
+            self._fetcher.ask([*places.values()])
 
     def _after(self, piece: Piece, problem: ClientError, remedy: Remedy) -> int:
         """The offset to continue with after an error; waits before a retry."""
@@ -152,16 +179,20 @@ class _Reading:
             )
 
 
-def _portions(sections: Iterable[Section]) -> Iterator[list[Section]]:
-    """The sections in lists that are decoded at once; no list is empty."""
-    portion: list[Section] = []
+def _portions(taken: Iterable[tuple[Piece, Iterable[Section]]]) -> Iterator[list[Run]]:
+    """The batches of pieces in lists that are decoded at once; no list is empty."""
+    portion: list[Run] = []
     size = 0
-    for section in sections:
-        if size and size + len(section.records) > _DECODE_BYTES:
-            yield portion
-            portion, size = [], 0
-        portion.append(section)
-        size += len(section.records)
+    for piece, sections in taken:
+        mine: list[Section] = []
+        for section in sections:
+            if size and size + len(section.records) > _DECODE_BYTES:
+                yield portion
+                portion, mine, size = [], [], 0
+            if not mine:
+                portion.append(Run(piece.partition, mine, piece.begin, piece.end))
+            mine.append(section)
+            size += len(section.records)
     if portion:
         yield portion
 

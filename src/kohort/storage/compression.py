@@ -41,6 +41,13 @@ class CompressionType(IntEnum):
     ZSTD = 4
 
 
+_growth: dict[object, float] = {}
+"""By how much a section grew when the last one of its type was decompressed, and an eighth more.
+
+A buffer that is too large costs time, since Python fills it with zeros.
+"""
+
+
 def compress(data: bytes, kind: CompressionType) -> bytes:
     """``data`` as a record section of type ``kind``."""
     match kind:
@@ -145,11 +152,13 @@ def _growing(module: object, data: bytes, limit: int) -> memoryview:
     # Neither format must declare its size, and a frame of some hundred bytes may hold gigabytes. So
     # the output buffer grows in steps and never beyond the limit.
     into = module.decompress_into  # type: ignore[attr-defined]
-    size = min(limit, max(1 << 14, 8 * len(data)))
+    size = min(limit, max(1 << 14, int(_growth.get(module, 8.0) * len(data))))
     while True:
         out = bytearray(size)
         try:
-            return memoryview(out)[: into(data, out)].toreadonly()
+            found = into(data, out)
+            _growth[module] = 1.125 * found / len(data)
+            return memoryview(out)[:found].toreadonly()
         except cramjam.DecompressionError as error:
             if "whole buffer" not in str(error):
                 raise

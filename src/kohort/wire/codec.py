@@ -20,7 +20,8 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NoReturn, TypeVar
+from io import BytesIO
+from typing import Any, Final, NoReturn, TypeVar
 
 from kohort.model.errors import ProtocolError
 from kohort.schema.codec import (
@@ -44,6 +45,8 @@ DEFAULT_MAX_FRAME = 100 * 1024 * 1024
 API_VERSIONS_KEY = 18
 _MAX_CLIENT_ID = 32_767
 _SIZE = struct.Struct(">i")
+_LARGE_FRAME: Final = 1 << 18
+"""Bytes of a frame that is collected on its own, because a copy of it costs more than that."""
 
 MAX_REQUEST_ELEMENTS = 250_000
 """Limit for array elements in one request: far beyond real ones, about 50 MB in an attack."""
@@ -60,12 +63,14 @@ ENCODING_ERRORS = (AttributeError, TypeError, ValueError, IndexError, struct.err
 class FrameSplitter:
     """Collects bytes until a frame is whole."""
 
-    __slots__ = ("_buffer", "_needed", "max_frame", "started")
+    __slots__ = ("_buffer", "_large", "_needed", "max_frame", "started")
 
     def __init__(self, max_frame: int = DEFAULT_MAX_FRAME) -> None:
         self.max_frame = max_frame
         self._buffer = bytearray()
         self._needed = 4
+        self._large: BytesIO | None = None
+        """The beginning of a large frame, which is handed out without one more copy."""
         self.started = 0
         """Number of frames that arrived in parts.
 
@@ -76,7 +81,7 @@ class FrameSplitter:
     @property
     def buffered(self) -> int:
         """Bytes that wait for the rest of their frame."""
-        return len(self._buffer)
+        return len(self._buffer) if self._large is None else 4 + self._large.tell()
 
     def feed(self, data: bytes | bytearray | memoryview) -> list[bytes]:
         """Add ``data`` and return the complete frames, in order.
@@ -85,6 +90,8 @@ class FrameSplitter:
             ProtocolError: A frame announces a negative size or one above ``max_frame``. The stream
                 cannot be followed from there on.
         """
+        if self._large is not None:
+            return self._feed_large(self._large, data)
         buffer = self._buffer
         if not buffer:
             # Nearly always one whole frame arrives alone; then no buffer is needed.
@@ -113,6 +120,10 @@ class FrameSplitter:
                     )
                 if end - start - 4 < size:
                     self._needed = 4 + size
+                    if size >= _LARGE_FRAME:
+                        self._large = BytesIO()
+                        self._large.write(view[start + 4 :])
+                        start = end
                     break
                 frames.append(bytes(view[start + 4 : start + 4 + size]))
                 start += 4 + size
@@ -120,6 +131,15 @@ class FrameSplitter:
             self.started += 1
         del buffer[:start]
         return frames
+
+    def _feed_large(self, frame: BytesIO, data: bytes | bytearray | memoryview) -> list[bytes]:
+        missing = self._needed - 4 - frame.tell()
+        frame.write(data[:missing])
+        if len(data) < missing:
+            return []
+        self._large, self._needed = None, 4
+        rest = data[missing:]
+        return [frame.getvalue(), *(self.feed(rest) if rest else ())]
 
 
 @dataclass(slots=True)
