@@ -1,4 +1,4 @@
-"""``kohort pipeline`` as processes: wrong arguments, several executors, several applications."""
+"""``kohort pipeline`` as processes: wrong SQL, several executors, several applications."""
 
 from __future__ import annotations
 
@@ -74,32 +74,7 @@ def numbered(count: int) -> list[tuple[bytes, bytes]]:
     return [(b"k%d" % (n % 50), b"%d" % n) for n in range(count)]
 
 
-# --- wrong arguments: one sentence, exit status 2, nothing written
-
-
-def test_an_unknown_topic_is_an_error_before_anything_is_written(
-    feed: MakeFeed, tmp_path: Path
-) -> None:
-    source = feed(1)
-    source.topic = "nowhere"
-    done = run(command(source, tmp_path / "table"))
-    assert done.returncode == 2, done.stderr
-    assert "topic nowhere does not exist" in done.stderr
-    assert "Traceback" not in done.stderr
-    assert not (tmp_path / "table").exists()
-
-
-def test_an_unreachable_broker_is_an_error_before_anything_is_written(
-    feed: MakeFeed, tmp_path: Path
-) -> None:
-    source = feed(1)
-    source.bootstrap = "127.0.0.1:1"
-    quickly = ("--set", "socket.connection.setup.timeout.ms=1000")
-    done = run(command(source, tmp_path / "table", "SELECT value FROM records", *quickly))
-    assert done.returncode == 2, done.stderr
-    assert "127.0.0.1:1" in done.stderr
-    assert "Traceback" not in done.stderr
-    assert not (tmp_path / "table").exists()
+# --- wrong SQL: one sentence, exit status 2, nothing written
 
 
 def test_wrong_sql_is_an_error_before_a_record_is_read(feed: MakeFeed, tmp_path: Path) -> None:
@@ -110,24 +85,6 @@ def test_wrong_sql_is_an_error_before_a_record_is_read(feed: MakeFeed, tmp_path:
     assert "read_table" in done.stderr
     assert "Traceback" not in done.stderr
     assert not list((tmp_path / "table").rglob("*.parquet"))
-
-
-@pytest.mark.parametrize(
-    ("more", "said"),
-    [
-        (("--set", "session.timeout=1"), "session.timeout"),
-        (("--set", "nonsense"), "expected NAME=VALUE"),
-        (("--name", "a/b"), "--name is"),
-        (("--sql", "/nowhere/at/all.sql"), "cannot read the SQL"),
-    ],
-)
-def test_a_wrong_setting_is_an_error_that_names_it(
-    feed: MakeFeed, tmp_path: Path, more: tuple[str, ...], said: str
-) -> None:
-    done = run(command(feed(1), tmp_path / "table", "SELECT value FROM records", *more))
-    assert done.returncode == 2, done.stderr
-    assert said in done.stderr
-    assert "Traceback" not in done.stderr
 
 
 # --- several executors, and a Java that is not the machine's own
