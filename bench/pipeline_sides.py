@@ -18,7 +18,8 @@ from bench.cpu import CpuMeter
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from kohort.spark.pipeline import PipelineConfig, Progress, run_pipeline
+from kohort.spark.pipeline import PipelineConfig, run_pipeline
+from kohort.spark.progress import Progress
 from kohort.spark.source import KohortDataSource
 from kohort.testing.kafka_jars import JarSet
 

@@ -54,6 +54,17 @@ def test_the_option_that_the_message_names_continues_behind_deleted_records() ->
     assert not parse_options(options).fail_on_data_loss
 
 
+def test_groups_and_logs_show_the_name_of_the_application_unless_the_user_chose_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def client_id(*flags: str) -> str:
+        config = started_with([*flags], tmp_path, monkeypatch)
+        return parse_options(_source_options(config, tmp_path / "orders-2")).client.client_id
+
+    assert client_id() == "orders-2"
+    assert client_id("--set", "client.id=mine") == "mine"
+
+
 @pytest.mark.parametrize("name", ["kohort.member.identity", "kohort_member_identity"])
 def test_an_application_is_known_by_its_checkpoint_unless_the_user_names_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str

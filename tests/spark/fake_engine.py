@@ -364,6 +364,7 @@ class Application:
         starting_offsets: str = "earliest",
         pattern: str | None = None,
         copies: Copies | None = None,
+        idle_wait_s: float = 0.0,
     ) -> None:
         self.world = world
         self.name = name
@@ -381,6 +382,7 @@ class Application:
             dataclasses.replace(
                 options_of(name, starting_offsets),
                 drain_file=drain_file,
+                idle_wait_s=idle_wait_s,
                 fail_on_data_loss=fail_on_data_loss,
                 pattern=None if pattern is None else re.compile(pattern),
             ),

@@ -130,7 +130,7 @@ class Ledger:
         return {} if ledger is None else ledger.all_positions()
 
     def owners(self) -> set[str]:
-        """The client ids of the members that acquired a partition last."""
+        """The names of the applications that acquired a partition last."""
         return {at.member.split("-")[0] for at in self._positions().values()}
 
     def batch_under_way(self, client: str) -> bool:
@@ -177,8 +177,8 @@ def start(tmp_path: Path) -> Iterator[Start]:
             "SELECT CAST(value AS BIGINT) AS n FROM (SELECT CAST(value AS STRING) AS value "
             "FROM records)",
             *("--limit", "600", "--trigger-ms", "0", "--name", name),
-            *("--set", f"client.id={name}", "--set", "session.timeout.ms=6000"),
-            *("--set", "heartbeat.interval.ms=500", "--master", "local[1]", *more),
+            *("--set", "session.timeout.ms=6000", "--set", "heartbeat.interval.ms=500"),
+            *("--master", "local[1]", *more),
         )
         environment = os.environ | {"MALLOC_ARENA_MAX": "2"}
         with (tmp_path / f"{name}.{len(running)}.err").open("w") as errors:

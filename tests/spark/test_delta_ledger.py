@@ -83,7 +83,7 @@ def test_a_batch_is_one_commit_with_its_positions_and_fences(world: DeltaWorld) 
 
 @pytest.mark.slow
 @given(script=st.lists(actions, min_size=20, max_size=60), zombie_confirmed=st.booleans())
-@examples(15)
+@examples(12)
 def test_every_record_lands_once_under_kills_pauses_and_rebalances(
     script: list[tuple[str, object, int]], zombie_confirmed: bool
 ) -> None:

@@ -200,7 +200,28 @@ def test_the_offset_of_a_batch_tells_lag_and_generation(world: World) -> None:
         found = json.loads(app.checkpoint.offsets[-1][1])
         assert found.get("lag") == lag
         assert found.get("generation") == (None if lag is None else 1)
+        assert found.get("rebalances") == (None if lag is None else 1)
+        assert found.get("held_ms") == (None if lag is None else 0)
     run_until(steps, "idle")
+
+
+def test_the_offset_of_a_batch_tells_for_how_long_the_group_held_the_query(world: World) -> None:
+    """An application that waits for its first partition, and one that waits for records."""
+    a, a_steps = start(world, "a", idle_wait_s=1.0)
+    run_until(a_steps, "idle")
+    b, b_steps = start(world, "b", idle_wait_s=1.0)
+    run_until(b_steps, "idle")
+    assert b.driver.held == set(), "a was not asked yet"
+    run_until(a_steps, "idle")
+    world.topics.end[B] += 5
+    run_until(b_steps, "planned")
+    world.topics.end[A] += 5
+    run_until(a_steps, "planned")
+    run_until(a_steps, "journalled")
+    run_until(b_steps, "journalled")
+    told = [json.loads(each.checkpoint.offsets[-1][1])["held_ms"] for each in (a, b)]
+    assert told[0] == 0
+    assert 1_000 <= told[1] < 1_100
 
 
 def test_a_replay_drops_ranges_from_an_older_fence(world: World) -> None:

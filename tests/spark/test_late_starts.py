@@ -27,8 +27,8 @@ from kohort.spark.pipeline import (
     STARTS,
     Application,
     PipelineConfig,
-    Progress,
 )
+from kohort.spark.progress import Progress
 from kohort.spark.verify import verify
 
 LATE = (

@@ -25,6 +25,8 @@ offsets = st.builds(
     warm_up=st.none() | st.integers(1, 99),
     lag=st.none() | counts,
     generation=st.none() | counts,
+    rebalances=st.none() | counts,
+    held_ms=st.none() | counts,
 )
 
 

@@ -50,6 +50,13 @@ def rows_of(spark: Any, table: Path, *columns: str) -> list[tuple[Any, ...]]:
     return sorted(tuple(row) for row in read_table(spark, table).select(*columns).collect())
 
 
+def shown_in_the_ui(spark: Any) -> set[str]:
+    """The descriptions of jobs that Spark's UI shows."""
+    jobs = spark.sparkContext._jsc.sc().statusStore().jobsList(None)
+    found = (jobs.apply(n).description() for n in range(jobs.size()))
+    return {text.get() for text in found if text.isDefined()}
+
+
 def test_every_record_becomes_one_row_with_its_offset_and_hash(
     spark: Any, run: Run, feed: MakeFeed, tmp_path: Path
 ) -> None:
@@ -66,6 +73,15 @@ def test_every_record_becomes_one_row_with_its_offset_and_hash(
     assert [p.rows for p in progress] == [0, 300, 300, 300, 100]
     assert [p.lag for p in progress] == [None, 700, 400, 100, 0]
     assert len({p.generation for p in progress[1:]} - {None}) == 1
+    assert [p.rebalances for p in progress] == [None, 1, 1, 1, 1]
+    assert shown_in_the_ui(spark) >= {
+        f"batch {p.batch}: {p.rows} offsets of 4 owned partitions, lag {p.lag}, generation "
+        f"{p.generation}, 1 rebalance, {p.held_s:.1f} s held by the group"
+        for p in progress[1:]
+    }
+    with closing(open_ledger(tmp_path / "table")) as ledger:
+        members = [at.member for at in ledger.all_positions().values()]
+    assert all(member.startswith("application-1-") for member in members), members
     verdict = verify(tmp_path / "table", source.settings)
     assert verdict.ok
     assert (verdict.total("records"), verdict.total("rows"), verdict.total("unread")) == (

@@ -132,6 +132,9 @@ def test_a_query_runs_again_with_its_noted_settings(spark: Any) -> None:
         ("SELECT value, value FROM records", "two columns value"),
         ("SELECT 1 AS record_hash FROM records", "reserved"),
         ("SELECT 1 AS dead_letter FROM records", "expected a string"),
+        ("SELECT value FORM records", "Syntax error at or near 'records'"),
+        ("SELECT valeu FROM records", "Did you mean one of the following? [`value`"),
+        ("SELECT odd(value) FROM records", "Cannot resolve routine `odd`"),
     ],
 )
 def test_sql_that_is_not_row_wise_is_refused_with_the_reason(
@@ -143,6 +146,7 @@ def test_sql_that_is_not_row_wise_is_refused_with_the_reason(
         apply_sql(spark, records, sql)
     assert said in str(raised.value)
     assert "+-" not in str(raised.value)
+    assert "\n" not in str(raised.value)
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,7 @@ SHOWN_ELSEWHERE = {
     'Path("password")': "tests/real_kafka/test_security.py",
     "sign_in": "tests/real_kafka/test_security.py",
     "with RealKafka(tmp_path, nodes=3": "tests/real_kafka/test_cluster.py",
+    "class Orders:": "tests/spark/test_rows_by_python.py",
 }
 """Part of a block -> the test that does the same, where running it would cost too much."""
 

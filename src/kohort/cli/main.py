@@ -101,13 +101,14 @@ def cli() -> None:
 def main(args: list[str] | None = None) -> Any:
     """Run the command line; the entry point of the process.
 
-    Every ``KohortError`` and a full device become one line on standard error and exit status 2.
+    Every ``KohortError`` and a full device become one line on standard error and an exit status.
     So a traceback is always a bug.
     """
     try:
         return cli.main(args=args, prog_name="kohort")
     except KohortError as error:
         click.echo(f"kohort: {error}", err=True)
+        raise SystemExit(error.exit_status) from error
     except OSError as error:
         if error.errno not in FULL:
             raise

@@ -8,20 +8,26 @@ from __future__ import annotations
 
 import _thread
 import json
+import logging
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from kohort.cli.config_file import config_option
 from kohort.cli.output import DIRECTORY, FILE, bootstrap_option, configured, name_and_value, note
-from kohort.model.errors import ConfigError
+from kohort.host.log_lines import JSON, TEXT, set_up_log_lines
+from kohort.model.errors import ConfigError, KohortError
 
 if TYPE_CHECKING:
-    from kohort.spark.pipeline import PipelineConfig, Progress
+    from kohort.spark.pipeline import PipelineConfig
+    from kohort.spark.progress import Progress
+
+LOG: Final = logging.getLogger(__name__)
 
 
 @click.command()
@@ -38,15 +44,16 @@ if TYPE_CHECKING:
     help="File with a row-wise query over the view `records`.",
 )  # fmt: skip
 @click.option(
-    "--state", metavar="FILE.py:OBJECT",
-    help="Function with state that gets the rows of the query; also MODULE:OBJECT.",
+    "--python", "--state", "state", metavar="FILE.py:OBJECT",
+    help="Python function, perhaps with state, that gets the rows of the query; also "
+    "MODULE:OBJECT.",
 )  # fmt: skip
 @click.option(
     "--output", required=True, type=DIRECTORY,
     help="Directory of the table; the same for all applications of the group.",
 )  # fmt: skip
 @click.option(
-    "--table", "kind", type=click.Choice(["parquet", "delta"]),
+    "--table", type=click.Choice(["parquet", "delta"]),
     help="Kind of the table (default: the kind that is there; delta for a new one).",
 )  # fmt: skip
 @click.option(
@@ -58,7 +65,7 @@ if TYPE_CHECKING:
     help="Let the SQL make other columns than the table has: add new ones, leave others NULL.",
 )  # fmt: skip
 @click.option(
-    "--commit-interval", type=click.FloatRange(0), metavar="SECONDS",
+    "--commit-interval", "commit_interval_s", type=click.FloatRange(0), metavar="SECONDS",
     help="Least time between two batches that take all records (default: 5 with delta, else 0).",
 )  # fmt: skip
 @click.option(
@@ -66,8 +73,8 @@ if TYPE_CHECKING:
     help="Begin a batch when so many records wait, for fewer and larger files.",
 )  # fmt: skip
 @click.option(
-    "--max-delay", type=click.FloatRange(0), default=900.0, show_default=True, metavar="SECONDS",
-    help="With --min-rows: longest time between the beginnings of two batches.",
+    "--max-delay", "max_delay_s", type=click.FloatRange(0), default=900.0, show_default=True,
+    metavar="SECONDS", help="With --min-rows: longest time between the beginnings of two batches.",
 )  # fmt: skip
 @click.option("--name", help="Name of this application (default: the first free name).")
 @click.option("--master", default="local[2]", show_default=True, help="Spark master.")
@@ -98,6 +105,10 @@ if TYPE_CHECKING:
     help="Continue behind records that were deleted or lost before they were read.",
 )  # fmt: skip
 @click.option(
+    "--headers", is_flag=True,
+    help="Give the view `records` a column `headers`, an array of (key, value).",
+)  # fmt: skip
+@click.option(
     "--drain", "drain_s", type=click.FloatRange(0), metavar="SECONDS",
     help="At SIGTERM, first let the group take all partitions away, for this time at most.",
 )  # fmt: skip
@@ -107,33 +118,27 @@ if TYPE_CHECKING:
 )  # fmt: skip
 @click.option("--conf", "spark", multiple=True, metavar="NAME=VALUE", help="A Spark setting.")
 @click.option("--json", "as_json", is_flag=True, help="Print progress as JSON, a line a batch.")
+@click.option(
+    "--log-format", type=click.Choice([TEXT, JSON]), default=TEXT, show_default=True,
+    help="Form of the lines on standard error.",
+)  # fmt: skip
+@click.option(
+    "--log-level", metavar="LEVEL",
+    help="Lowest level that is logged, such as DEBUG (default: WARNING; INFO with json).",
+)  # fmt: skip
 def pipeline(
     *,
-    bootstrap: str,
     topics: str | None,
     pattern: str | None,
-    group: str,
     sql_file: Path,
-    state: str | None,
-    output: Path,
-    kind: str | None,
     partition_by: str | None,
-    evolve: bool,
-    commit_interval: float | None,
-    min_rows: int,
-    max_delay: float,
-    name: str | None,
-    master: str,
-    available_now: bool,
-    starting_offsets: str,
-    limit: int,
-    limit_bytes: int,
-    trigger_ms: int,
-    skip_deleted: bool,
     drain_s: float | None,
     kafka: tuple[str, ...],
     spark: tuple[str, ...],
     as_json: bool,
+    log_format: str,
+    log_level: str | None,
+    **options: Any,
 ) -> None:
     """Read a topic as a member of a group, apply SQL, write every record once.
 
@@ -141,47 +146,45 @@ def pipeline(
     Each row keeps its topic, partition and offset. A column `dead_letter` that is not NULL sends
     a malformed record to the dead letters.
     """
-    if (topics is None) == (pattern is None):
-        raise ConfigError("give either --topic, or --topic-pattern for a regular expression")
-    stop, drain = threading.Event(), threading.Event()
-    _set_on_signals(stop, stop)
-    from kohort.spark.partition_columns import parse_partition_by  # noqa: PLC0415 - Spark is heavy
-    from kohort.spark.pipeline import PipelineConfig  # noqa: PLC0415 - as above
+    if log_format == JSON or log_level is not None:
+        level = log_level or logging.getLevelName(logging.INFO)
+        set_up_log_lines(log_format, level, group=options["group"])
+    try:
+        if (topics is None) == (pattern is None):
+            raise ConfigError("give either --topic, or --topic-pattern for a regular expression")
+        stop, drain = threading.Event(), threading.Event()
+        _set_on_signals(stop, stop)
+        from kohort.spark.partition_columns import parse_partition_by  # noqa: PLC0415 - heavy
+        from kohort.spark.pipeline import PipelineConfig  # noqa: PLC0415 - as above
 
-    config = PipelineConfig(
-        bootstrap=bootstrap,
-        topics=topics or "",
-        pattern=pattern,
-        group=group,
-        sql=_read_sql(sql_file),
-        state=state,
-        output=output,
-        table=kind,
-        partition_by=None if partition_by is None else parse_partition_by(partition_by),
-        evolve=evolve,
-        commit_interval_s=commit_interval,
-        min_rows=min_rows,
-        max_delay_s=max_delay,
-        name=name,
-        master=master,
-        available_now=available_now,
-        starting_offsets=starting_offsets,
-        limit=limit,
-        limit_bytes=limit_bytes,
-        trigger_ms=trigger_ms,
-        skip_deleted=skip_deleted,
-        drain_s=drain_s or 0.0,
-        kafka=configured() | dict(name_and_value("--set", text) for text in kafka),
-        spark=dict(name_and_value("--conf", text) for text in spark),
-    )
-    _run(config, stop, drain, as_json=as_json)
+        config = PipelineConfig(
+            topics=topics or "",
+            pattern=pattern,
+            sql=_read_sql(sql_file),
+            partition_by=None if partition_by is None else parse_partition_by(partition_by),
+            drain_s=drain_s or 0.0,
+            kafka=configured() | dict(name_and_value("--set", text) for text in kafka),
+            spark=dict(name_and_value("--conf", text) for text in spark),
+            **options,
+        )
+        tell = LOG.info if log_format == JSON else note
+        _run(config, stop, drain, tell, as_json=as_json)
+    except KohortError as error:
+        if log_format != JSON:
+            raise
+        LOG.error("%s", error)
+        sys.exit(error.exit_status)
 
 
 def _run(
-    config: PipelineConfig, stop: threading.Event, drain: threading.Event, *, as_json: bool
+    config: PipelineConfig,
+    stop: threading.Event,
+    drain: threading.Event,
+    tell: Callable[[str], None],
+    *,
+    as_json: bool,
 ) -> None:
-    from kohort.spark.failures import PipelineFailed  # noqa: PLC0415 - as above
-    from kohort.spark.pipeline import run_pipeline  # noqa: PLC0415
+    from kohort.spark.pipeline import run_pipeline  # noqa: PLC0415 - as above
 
     application, records = "", 0
 
@@ -195,24 +198,18 @@ def _run(
         application = name
         _set_on_signals(stop, drain if config.drain_s else stop)
         topics = config.pattern or config.topics
-        note(f"{name}: reading {topics} in group {config.group}, writing {config.output}")
+        tell(f"{name}: reading {topics} in group {config.group}, writing {config.output}")
 
-    try:
-        ending = run_pipeline(config, report, stop, started, drain=drain)
-    except PipelineFailed as error:
-        # The arguments are right, so status 1: a supervisor may start the command again. All other
-        # errors, a full disk among them, need a person first: status 2.
-        note(f"kohort: {error}")
-        sys.exit(1)
+    ending = run_pipeline(config, report, stop, started, drain=drain)
     if stop.is_set() and not application:
-        note("stopped before it has read anything")
+        tell("stopped before it has read anything")
     elif stop.is_set():
         how = "drained" if ending.drained else "stopped"
         if drain.is_set() and not ending.drained:
             how = "stopped before it was drained"
         group = f"left group {config.group}"
         group = group if ending.left else f"group {config.group} was not left yet"
-        note(f"{application}: {how}; {records:,} records are committed to the table; {group}")
+        tell(f"{application}: {how}; {records:,} records are committed to the table; {group}")
 
 
 def _set_on_signals(stop: threading.Event, terminate: threading.Event) -> None:
@@ -255,5 +252,7 @@ def _as_json(progress: Progress) -> str:
             "partitions": list(progress.partitions),
             "lag": progress.lag,
             "generation": progress.generation,
+            "rebalances": progress.rebalances,
+            "held_seconds": progress.held_s,
         }
     )

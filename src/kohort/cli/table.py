@@ -217,8 +217,8 @@ def adopt(directory: Path) -> None:
     help="The isolation level of the pipeline.",
 )
 @click.option(
-    "--state", metavar="FILE.py:OBJECT",
-    help="The function with state of the pipelines, to compute its rows and its state again.",
+    "--python", "--state", "state", metavar="FILE.py:OBJECT",
+    help="The Python function of the pipelines, to compute its rows and its state again.",
 )  # fmt: skip
 @json_option
 def verify(

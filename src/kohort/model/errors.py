@@ -10,7 +10,7 @@ Source: the error table of the Kafka protocol (kafka.apache.org/protocol, "Error
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Final
+from typing import ClassVar, Final
 
 
 class ErrorCode(IntEnum):
@@ -209,6 +209,9 @@ _RETRIABLE = frozenset(
 
 class KohortError(Exception):
     """Base of every exception that kohort raises on purpose."""
+
+    exit_status: ClassVar[int] = 2
+    """The exit status of a command that raises it: a person is needed before a new start."""
 
 
 class ProtocolError(KohortError):

@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from kohort.member.states import REBALANCING
 from kohort.model.errors import InvariantViolation, KohortError
 from kohort.model.ids import TopicPartition
 from kohort.spark.draining import DrainFile
@@ -120,6 +121,8 @@ class SourceDriver:
             pattern=options.pattern is not None,
         )
         self._names = topics.names()
+        self._held_s = 0.0
+        """The time in which the query waited for the group."""
 
     @property
     def held(self) -> frozenset[TopicPartition]:
@@ -184,7 +187,7 @@ class SourceDriver:
                 finished = self._all_reached(self._targets)
             if finished:
                 return document
-            self._sleep(pause)
+            self._wait(pause)
             pause = min(2 * pause, STEP_S)
 
     def read_plan(self, document: dict[str, Any]) -> ReadPlan:
@@ -278,8 +281,16 @@ class SourceDriver:
                     "slow member holds a rebalance open"
                 )
             self._group.touch()
-            self._sleep(STEP_S)
+            self._wait(STEP_S)
         self._look_around()
+
+    def _wait(self, seconds: float) -> None:
+        """Sleep; count the time if the group holds the query up."""
+        held = not self._held or self._group.snapshot().state in REBALANCING
+        before = self._clock()
+        self._sleep(seconds)
+        if held:
+            self._held_s += self._clock() - before
 
     def _look_around(self) -> None:
         """Release revoked partitions, forget lost ones, acquire new ones. No batch is running."""
@@ -423,9 +434,14 @@ class SourceDriver:
         return {partition: end.offset for partition, end in ends.items()}
 
     def _described(self, end: SourceOffset, ends: Mapping[TopicPartition, int]) -> SourceOffset:
-        lag = sum(max(0, ends.get(p, each.end) - each.end) for p, each in end.ranges.items())
-        generation = self._group.snapshot().generation
-        return replace(end, lag=lag, generation=generation if generation >= 0 else None)
+        seen = self._group.snapshot()
+        return replace(
+            end,
+            lag=sum(max(0, ends.get(p, each.end) - each.end) for p, each in end.ranges.items()),
+            generation=seen.generation if seen.generation >= 0 else None,
+            rebalances=seen.assignments,
+            held_ms=round(1_000 * self._held_s),
+        )
 
     def _due(self) -> dict[TopicPartition, int]:
         """The ends up to which the next batch may read; empty until the next batch is due."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import signal
-from typing import Final
+from typing import ClassVar, Final
 
 from pyspark.errors.exceptions.base import StreamingQueryException
 
@@ -39,6 +39,9 @@ _FRAME: Final = re.compile(
 
 class PipelineFailed(KohortError):
     """The query failed. All earlier batches are committed; nothing is half-written."""
+
+    exit_status: ClassVar[int] = 1
+    """The arguments are right: a supervisor may start the command again."""
 
 
 class PythonLate(PipelineFailed):

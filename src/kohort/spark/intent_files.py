@@ -79,9 +79,10 @@ class IntentFiles:
 
 
 def _read(path: Path) -> list[Piece]:
+    """The pieces in a file; none if a loss of power cut it off, and so ended its application."""
     try:
         rows = json.loads(path.read_text())
-    except FileNotFoundError:
+    except (FileNotFoundError, ValueError):
         return []
     return [
         Piece(partition=TopicPartition(topic, number), begin=begin, end=end, epoch=epoch)

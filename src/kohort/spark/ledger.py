@@ -88,16 +88,21 @@ class NotedQuery:
         filtering: whether the query can drop records.
         unrepeatable: why the query may drop other records in a second run (chance, the clock);
             None if it drops the same ones.
+        headers: whether the query read the records with their headers.
     """
 
     sql: str
     settings: Mapping[str, str]
     filtering: bool
     unrepeatable: str | None
+    headers: bool = False
 
     def as_json(self) -> str:
         """The text for a ledger; equal queries give equal texts."""
-        return json.dumps(dataclasses.asdict(self), sort_keys=True)
+        fields = dataclasses.asdict(self)
+        if not self.headers:
+            del fields["headers"]  # as before queries could read headers
+        return json.dumps(fields, sort_keys=True)
 
     @classmethod
     def parse(cls, text: str) -> NotedQuery:

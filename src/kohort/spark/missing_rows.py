@@ -171,7 +171,8 @@ class MissingRows:
         """Run the queries on the records that wait for that."""
         for name, messages in self._waiting.items():
             assert self._runner is not None
-            kept = self._runner.kept(self._queries.by_name[name], as_table(messages))
+            query = self._queries.by_name[name]
+            kept = self._runner.kept(query, as_table(messages, headers=query.headers))
             self.lost += kept
             self.filtered += len(messages) - len(kept)
         self._waiting.clear()
@@ -198,7 +199,7 @@ def piece_at(pieces: Sequence[ManifestRow], offset: int) -> ManifestRow | None:
     return pieces[at] if at >= 0 and offset < pieces[at].end else None
 
 
-def as_table(messages: Sequence[Any]) -> pa.Table:
+def as_table(messages: Sequence[Any], *, headers: bool) -> pa.Table:
     """The records in Spark's Kafka columns, as ``kohort.fetch.columns`` makes them."""
     times = [message.timestamp() for message in messages]
     columns = [
@@ -210,6 +211,13 @@ def as_table(messages: Sequence[Any]) -> pa.Table:
         [(milliseconds if kind else -1) * 1_000 for kind, milliseconds in times],
         [int(kind == _BY_BROKER) for kind, _ in times],
     ]
-    schema = arrow_schema(headers=False)
+    if headers:
+        columns.append([_headers(message) for message in messages])
+    schema = arrow_schema(headers=headers)
     arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
     return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _headers(message: Any) -> list[dict[str, Any]] | None:
+    found = message.headers()
+    return [{"key": key, "value": value} for key, value in found] if found else None

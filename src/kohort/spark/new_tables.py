@@ -24,7 +24,7 @@ from kohort.spark.partition_columns import (
     noted,
 )
 from kohort.spark.rowwise import apply_sql
-from kohort.spark.source import SCHEMA
+from kohort.spark.source import columns_of
 from kohort.spark.state.sink import state_columns
 from kohort.spark.state.stage import Loaded
 from kohort.spark.table import DELTA, kind_of, open_ledger
@@ -60,7 +60,12 @@ def check_partitions(ledger: Ledger, directory: Path, partition_by: tuple[str, .
 
 
 def planned(
-    spark: SparkSession, sql: str, loaded: Loaded | None, partition_by: tuple[str, ...] | None
+    spark: SparkSession,
+    sql: str,
+    loaded: Loaded | None,
+    partition_by: tuple[str, ...] | None,
+    *,
+    headers: bool,
 ) -> NewTable:
     """The columns of the table that a query begins.
 
@@ -69,12 +74,13 @@ def planned(
         sql: the text of the query.
         loaded: the function with state that gets the rows of the query; None without one.
         partition_by: the wanted partition columns; None for none.
+        headers: whether the query reads the records with their headers.
 
     Raises:
         ConfigError: the SQL is wrong, the function does not fit it, or a partition column is
             missing or has a type that cannot be one.
     """
-    query = apply_sql(spark, spark.createDataFrame([], SCHEMA), sql)
+    query = apply_sql(spark, spark.createDataFrame([], columns_of(headers=headers)), sql)
     columns = table_columns(table_frame(query)) if loaded is None else state_columns(query, loaded)
     check_made(partition_by or (), columns.json())
     return NewTable(schema=columns.json(), partition_by=partition_by or ())

@@ -5,8 +5,8 @@ Spark, groups, ledgers.
 
 Spark stores the document, compares its text with other documents and returns it. So equal offsets
 need equal texts (sorted keys). The document has the begin of each range, because the previous
-document does not have the partitions that were acquired since. ``lag`` and ``generation`` are for
-people: Spark shows the document in the progress of a query.
+document does not have the partitions that were acquired since. ``lag``, ``generation``,
+``rebalances`` and ``held_ms`` are for people: Spark shows the document in the progress of a query.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
 
 VERSION = 1
+
+_FOR_PEOPLE: Final = ("lag", "generation", "rebalances", "held_ms")
 
 _WHAT_TO_DO = (
     "another source or another version of kohort wrote the checkpoint: start the query with a new "
@@ -55,6 +57,9 @@ class SourceOffset:
             offset of that batch.
         lag: the records behind the ends of the ranges when the batch was planned; None if unknown.
         generation: the group's generation then; None if unknown.
+        rebalances: the assignments since the start of the query; None if unknown.
+        held_ms: milliseconds since the start in which the query waited for the group; None if
+            unknown.
     """
 
     ranges: Mapping[TopicPartition, OwnedRange] = field(
@@ -63,6 +68,8 @@ class SourceOffset:
     warm_up: int | None = None
     lag: int | None = None
     generation: int | None = None
+    rebalances: int | None = None
+    held_ms: int | None = None
 
     def warmed_up(self) -> SourceOffset:
         """The offset of a warm-up batch after this offset: no records, but another text."""
@@ -83,7 +90,7 @@ def parse(document: object) -> SourceOffset:
     version = document.get("v")
     if version != VERSION or isinstance(version, bool):
         raise _malformed(f"expected version {VERSION} under 'v', found {version!r}")
-    unknown = set(document) - {"v", "p", "w", "lag", "generation"}
+    unknown = set(document) - {"v", "p", "w", *_FOR_PEOPLE}
     if unknown:
         raise _malformed(f"unknown keys {sorted(map(str, unknown))}")
     partitions = document.get("p")
@@ -92,8 +99,7 @@ def parse(document: object) -> SourceOffset:
     return SourceOffset(
         ranges={_partition(name): _range(name, value) for name, value in partitions.items()},
         warm_up=_count(document, "w"),
-        lag=_count(document, "lag"),
-        generation=_count(document, "generation"),
+        **{name: _count(document, name) for name in _FOR_PEOPLE},
     )
 
 
@@ -107,7 +113,7 @@ def render(offset: SourceOffset) -> dict[str, Any]:
             for name in sorted(ranges)
         },
     }
-    counts = {"w": offset.warm_up, "lag": offset.lag, "generation": offset.generation}
+    counts = {"w": offset.warm_up} | {name: getattr(offset, name) for name in _FOR_PEOPLE}
     return document | {name: count for name, count in counts.items() if count is not None}
 
 

@@ -283,4 +283,5 @@ def noted_query(query: RowwiseQuery) -> NotedQuery:
         settings=settings,
         filtering=query.filtering,
         unrepeatable=query.unrepeatable,
+        headers=query.headers,
     )

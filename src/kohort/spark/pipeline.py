@@ -6,8 +6,8 @@ not know: the command line.
 
 from __future__ import annotations
 
-import json
 import logging
+import os
 import threading
 import uuid
 from collections.abc import Callable, Mapping
@@ -15,14 +15,15 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from py4j.protocol import Py4JError
 from pyspark.errors.exceptions.base import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamReader
 
+from kohort.host.log_lines import VARIABLE, add_log_field
 from kohort.model.errors import ConfigError, KohortError
 from kohort.spark.checkpoints import Checkpoint, locked_checkpoint
 from kohort.spark.draining import SUFFIX, DrainFile, Draining
@@ -32,7 +33,9 @@ from kohort.spark.ledger import Ledger
 from kohort.spark.new_tables import check_partitions, is_begun, planned
 from kohort.spark.options import DEFAULT_LIMIT_BYTES, SourceOptions, parse_options
 from kohort.spark.parquet_sink import SMALL_ROW, ParquetSink
+from kohort.spark.partition_columns import NewTable
 from kohort.spark.plain.sink import PlainSink
+from kohort.spark.progress import Progress, description_of, progress_of
 from kohort.spark.rowwise import apply_sql
 from kohort.spark.session import (
     java_status,
@@ -42,7 +45,7 @@ from kohort.spark.session import (
     stop_sources,
     stop_workers,
 )
-from kohort.spark.source import SCHEMA, KohortDataSource
+from kohort.spark.source import KohortDataSource, columns_of
 from kohort.spark.state.copies import COPIES
 from kohort.spark.state.sink import StateSink, check_state
 from kohort.spark.state.stage import Loaded, load_stage
@@ -92,6 +95,7 @@ class PipelineConfig:
         limit_bytes: most bytes of a micro-batch, as far as samples tell them.
         trigger_ms: least time between the beginnings of two micro-batches.
         skip_deleted: continue behind records that were deleted before they were read.
+        headers: whether the view ``records`` has a column ``headers``.
         plain_reads: whether the rows of a plain query bypass Spark's JVM (ADR 0074).
         drain_s: longest time for the group to take all partitions away after ``drain`` is set.
         kafka: further client settings by Kafka's names.
@@ -119,32 +123,11 @@ class PipelineConfig:
     limit_bytes: int = DEFAULT_LIMIT_BYTES
     trigger_ms: int = 500
     skip_deleted: bool = False
+    headers: bool = False
     plain_reads: bool = True
     drain_s: float = 0.0
     kafka: Mapping[str, str] = field(default_factory=dict)
     spark: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
-    """One committed micro-batch.
-
-    ``rows`` is the number of records read, ``seconds`` the time of the whole batch with planning
-    and commits, ``partitions`` the owned partitions when the batch was planned, ``lag`` the records
-    behind the batch in these partitions then, ``generation`` the group's; None if unknown.
-    """
-
-    batch: int
-    rows: int
-    seconds: float
-    partitions: tuple[str, ...]
-    lag: int | None = None
-    generation: int | None = None
-
-    @property
-    def rows_per_second(self) -> float:
-        """The rate of this batch."""
-        return self.rows / self.seconds if self.seconds else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,14 +177,11 @@ def run_pipeline(
     begun = is_begun(config.output, config.group, config.table, config.partition_by)
     with locked_checkpoint(config.output, config.name) as checkpoint:
         name = checkpoint.name
+        add_log_field("application", name)
         if stop.is_set():
             return Ending(left=True, drained=False)
         # The view `records` belongs to a session, so each pipeline needs a session of its own.
-        spark = (
-            session.newSession()
-            if session is not None
-            else make_session(f"kohort-{config.group}-{name}", config.master, config.spark)
-        )
+        spark = session.newSession() if session is not None else _session(config, name)
         draining = Draining(
             wanted=drain or threading.Event(),
             file=DrainFile(checkpoint.path.with_name(name + SUFFIX).resolve()),
@@ -211,7 +191,7 @@ def run_pipeline(
         left = True
         try:
             # A new table gets its columns when it is made.
-            new = None if begun else planned(spark, config.sql, loaded, config.partition_by)
+            new = None if begun else _planned(spark, config, loaded)
             with closing(open_ledger(config.output, config.group, config.table, new=new)) as ledger:
                 check_partitions(ledger, config.output, config.partition_by)
                 application = Application(
@@ -279,12 +259,17 @@ class Application:
         sink = self._make_sink(source, options)
         writer = (
             sink.frame.writeStream.queryName(self.checkpoint.name)
-            .foreachBatch(sink.write_batch)
+            .foreachBatch(partial(self._write, sink))
             .option("checkpointLocation", self.checkpoint.path.resolve().as_uri())
         )
         if config.available_now:
             return writer.trigger(availableNow=True).start(), sink
         return writer.trigger(processingTime=f"{config.trigger_ms} milliseconds").start(), sink
+
+    def _write(self, sink: ParquetSink, batch: DataFrame, batch_id: int) -> None:
+        text = description_of(batch_id, self.checkpoint.path)
+        self.spark.sparkContext.setJobDescription(text)
+        sink.write_batch(batch, batch_id)
 
     def _make_sink(self, source: DataStreamReader, options: Mapping[str, str]) -> ParquetSink:
         spark, ledger, sql = self.spark, self.ledger, self.config.sql
@@ -301,9 +286,11 @@ class Application:
             )
         check_state(ledger, output, None)
         # A plain query never runs on Spark, so its records may be any frame with their columns.
-        query = apply_sql(spark, spark.createDataFrame([], SCHEMA), sql)
-        evolve = self.config.evolve
-        if query.plain is None or evolve or not self.config.plain_reads:
+        config = self.config
+        columns = columns_of(headers=config.headers)
+        query = apply_sql(spark, spark.createDataFrame([], columns), sql)
+        evolve = config.evolve
+        if query.plain is None or evolve or config.headers or not config.plain_reads:
             query = apply_sql(spark, source.load(), sql)
             return ParquetSink(output, ledger, application, query, evolve=evolve)
         return PlainSink(
@@ -357,12 +344,14 @@ def _nothing() -> None:
 def _source_options(config: PipelineConfig, checkpoint: Path) -> dict[str, str]:
     """The options for one start of the query, with a new name for the ledger.
 
-    An application is known by its checkpoint, unless the settings say otherwise: with waits, the
-    next process on the checkpoint gets the partitions of this process.
+    An application is known by its checkpoint, unless the settings say otherwise: groups and logs
+    show its name, and with waits the next process on the checkpoint gets the partitions of this
+    process.
     """
     kafka = {name.replace("_", "."): value for name, value in config.kafka.items()}
     return {
         **_state_options(config, checkpoint),
+        "kafka.client.id": checkpoint.name,
         "kafka.kohort.member.identity": str(checkpoint.resolve()),
         **{f"kafka.{name}": value for name, value in kafka.items()},
         "kafka.bootstrap.servers": config.bootstrap,
@@ -378,9 +367,22 @@ def _source_options(config: PipelineConfig, checkpoint: Path) -> dict[str, str]:
         "minOffsetsPerTrigger": str(config.min_rows),
         "maxTriggerDelay": f"{round(1_000 * config.max_delay_s)}ms",
         "failOnDataLoss": "false" if config.skip_deleted else "true",
+        "includeHeaders": str(config.headers).lower(),
         "ledger": str(config.output.resolve()),
         "application": uuid.uuid4().hex,
     }
+
+
+def _session(config: PipelineConfig, name: str) -> SparkSession:
+    noted = os.environ.get(VARIABLE)
+    # Executors on other hosts log as this process.
+    logging = {} if noted is None else {f"spark.executorEnv.{VARIABLE}": noted}
+    return make_session(f"kohort-{config.group}-{name}", config.master, {**logging, **config.spark})
+
+
+def _planned(spark: SparkSession, config: PipelineConfig, loaded: Loaded | None) -> NewTable:
+    by, headers = config.partition_by, config.headers
+    return planned(spark, config.sql, loaded, by, headers=headers)
 
 
 def _state_options(config: PipelineConfig, checkpoint: Path) -> dict[str, str]:
@@ -448,24 +450,5 @@ def _report_new(query: StreamingQuery, report: Callable[[Progress], None], last:
         if batch <= last or "addBatch" not in progress["durationMs"]:
             continue
         last = batch
-        report(_progress(batch, progress))
+        report(progress_of(batch, progress))
     return last
-
-
-def _progress(batch: int, progress: Any) -> Progress:
-    source = progress["sources"][0]
-    end = source["endOffset"]
-    document = json.loads(end) if isinstance(end, str) else (end or {})
-    return Progress(
-        batch=batch,
-        rows=int(source["numInputRows"]),
-        seconds=progress["durationMs"]["triggerExecution"] / 1000,
-        partitions=tuple(sorted(document.get("p", {}), key=_by_number)),
-        lag=document.get("lag"),
-        generation=document.get("generation"),
-    )
-
-
-def _by_number(partition: str) -> tuple[str, int]:
-    topic, _, number = partition.rpartition("-")
-    return topic, int(number)

@@ -64,6 +64,7 @@ class RowwiseQuery:
         unrepeatable: why a second run may drop other records; None if it drops the same ones.
         dead_letters: whether the query has a ``dead_letter`` column.
         plain: the record's columns behind ``columns``; None if the query computes anything.
+        headers: whether the records have their headers.
     """
 
     sql: str
@@ -73,6 +74,7 @@ class RowwiseQuery:
     unrepeatable: str | None
     dead_letters: bool
     plain: tuple[PlainColumn, ...] | None
+    headers: bool
 
 
 def apply_sql(spark: SparkSession, records: DataFrame, sql: str) -> RowwiseQuery:
@@ -91,7 +93,7 @@ def apply_sql(spark: SparkSession, records: DataFrame, sql: str) -> RowwiseQuery
         parsed = session.sessionState().sqlParser().parseQuery(sql.strip().rstrip(";"))
         analyzed = _dataset(jvm, session, parsed).queryExecution().analyzed()
     except PySparkException as error:
-        raise ConfigError(f"the SQL is wrong: {_first_lines(error)}") from error
+        raise ConfigError(f"the SQL is wrong: {_one_line(error)}") from error
     if analyzed.nodeName() == "WithCTE":
         analyzed = _inline_with(jvm, analyzed)
     source = _View(jvm, records)
@@ -111,6 +113,7 @@ def apply_sql(spark: SparkSession, records: DataFrame, sql: str) -> RowwiseQuery
         unrepeatable=_unrepeatable(jvm, analyzed),
         dead_letters=dead_letters,
         plain=None if dead_letters else _plain(analyzed, source, names),
+        headers="headers" in source.attributes,
     )
 
 
@@ -243,9 +246,9 @@ def _sequence(jvm: Any, values: list[Any]) -> Any:
     return jvm.org.apache.spark.api.python.PythonUtils.toSeq(values)
 
 
-def _first_lines(error: PySparkException) -> str:
-    """Spark's message without the plan at its end."""
+def _one_line(error: PySparkException) -> str:
+    """Spark's message in one line, without the text of the SQL or the plan at its end."""
     text = str(error).strip()
-    for mark in ("\n'", "\nProject", "\n+-", "\n\tat "):
+    for mark in ("\n== SQL", "\n'", "\nProject", "\n+-", "\n\tat "):
         text = text.split(mark)[0]
-    return text.strip().rstrip(";")
+    return " ".join(text.split()).rstrip(";")

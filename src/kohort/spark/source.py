@@ -28,6 +28,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from kohort.host.log_lines import set_up_from_environment
 from kohort.spark.options import SourceOptions, parse_options
 from kohort.spark.planning import Piece
 
@@ -46,6 +47,11 @@ HEADERS = ", headers array<struct<key: string, value: binary>>"
 _SIGTERM_STATUS: Final = 128 + signal.SIGTERM
 
 
+def columns_of(*, headers: bool) -> str:
+    """Spark's Kafka columns, with those of the headers on demand."""
+    return SCHEMA + (HEADERS if headers else "")
+
+
 class KohortDataSource(DataSource):
     """A Kafka topic, read by a member of a consumer group; see ``kohort.spark.options``."""
 
@@ -59,7 +65,7 @@ class KohortDataSource(DataSource):
         options = parse_options(self.options)
         if options.pieces_only:
             return TASKS
-        return SCHEMA + (HEADERS if options.include_headers else "")
+        return columns_of(headers=options.include_headers)
 
     def streamReader(self, schema: StructType) -> KohortStreamReader:
         """A reader for one query."""
@@ -88,6 +94,7 @@ class KohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @property
     def _driver(self) -> SourceDriver:
         if self._made is None:
+            set_up_from_environment()
             self._made = make_driver(self._options)
             # Spark ends a query with SIGTERM, and calls stop() only if the handler raises.
             if threading.current_thread() is threading.main_thread():

@@ -20,8 +20,8 @@ from kohort.spark.options import DELETED, LOST
 LOG: Final = logging.getLogger(__name__)
 
 MADE_AGAIN: Final = (
-    "the topic was deleted and made again; use another group and another output directory for the "
-    "new topic"
+    "the topic was deleted and made again, or these brokers are another cluster; use another group "
+    "and another output directory for the new topic, or name the former brokers"
 )
 """The end of an error message about another topic with the same name."""
 

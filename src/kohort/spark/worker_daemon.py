@@ -23,6 +23,8 @@ from typing import Final
 
 from pyspark import daemon
 
+from kohort.host.log_lines import set_up_from_environment
+
 _CLOSED = 1
 """Any status but 0 ends the worker in the daemon's loop."""
 
@@ -76,6 +78,7 @@ def ignore_sigint() -> None:
 def main() -> None:
     """Run the daemon until Spark closes standard input."""
     ignore_sigint()
+    set_up_from_environment()
     import_for_tasks()
     # The daemon's manager calls this in a forked child for every task.
     daemon.worker = run_task

@@ -127,6 +127,8 @@ def create(
     except DeltaError as error:
         if not is_delta(directory):
             raise LedgerError(f"cannot make a Delta table in {directory}: {error}") from error
+    sync(directory / DELTA_LOG / f"{0:020d}.json")
+    sync(directory / DELTA_LOG)
     sync(directory)
 
 

@@ -110,7 +110,7 @@ class PartitionComputation:
             if self._remark:
                 return
             assert query is not None
-            made = self._judge.maker.rows(query, as_table(list(some)))
+            made = self._judge.maker.rows(query, as_table(list(some), headers=query.headers))
             for batch in made.combine_chunks().to_batches():
                 self._process(batch)
 

@@ -1,4 +1,4 @@
-"""The function of a user that has state: its form, and the option that names it.
+"""The function of a user that gets the rows of the SQL: its form, and the option that names it.
 
 In: ``FILE.py:OBJECT`` or ``MODULE:OBJECT``. Out: a checked ``Stage``. Must not know: Spark, state
 files.
@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import inspect
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
 
@@ -60,6 +61,33 @@ class Stage(Protocol):
         ...
 
 
+class Transformation(Protocol):
+    """A function without state: as ``Stage``, but ``process`` gets the rows alone."""
+
+    def schema(self, rows: pa.Schema) -> pa.Schema:
+        """See ``Stage.schema``."""
+        ...
+
+    def process(self, rows: pa.RecordBatch) -> pa.RecordBatch | None:
+        """See ``Stage.process``."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Stateless:
+    """A stage that leaves the state empty."""
+
+    transformation: Transformation
+
+    def schema(self, rows: pa.Schema) -> pa.Schema:
+        """See ``Stage.schema``."""
+        return self.transformation.schema(rows)
+
+    def process(self, rows: pa.RecordBatch, state: State) -> pa.RecordBatch | None:
+        """See ``Stage.process``."""
+        return self.transformation.process(rows)
+
+
 @dataclass(frozen=True, slots=True)
 class Loaded:
     """A stage with its name, and its module if executors cannot import that module."""
@@ -102,8 +130,12 @@ def load_stage(spec: str) -> Loaded:
     if not isinstance(stage, Stage):
         raise ConfigError(
             f"--state is {spec!r}: expected {name} to have the methods schema(rows) and "
-            f"process(rows, state), found {found!r}"
+            f"process(rows, state) or process(rows), found {found!r}"
         )
+    process: Any = stage.process
+    if len(inspect.signature(process).parameters) == 1:
+        transformation: Any = stage
+        stage = Stateless(transformation)
     return Loaded(name, stage, module if is_file else None)
 
 

@@ -1,0 +1,101 @@
+"""The progress of a query: a value for each micro-batch, and a line for Spark's UI.
+
+In: Spark's progress of a batch, the offsets that Spark stored for it. Out: a ``Progress``, a text.
+Must not know: running queries, sinks.
+
+The source adds counts for people to its offset of each batch (``kohort.spark.offsets``).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """One committed micro-batch.
+
+    Attributes:
+        batch: its number in Spark.
+        rows: the number of records read.
+        seconds: the time of the whole batch with planning and commits.
+        partitions: the owned partitions when the batch was planned.
+        lag: the records behind the batch in these partitions then; None if unknown.
+        generation: of the group then; None if unknown.
+        rebalances: the assignments that the group has given this application since its start; None
+            if unknown.
+        held_s: the time since the start in which the application had no batch because of the group:
+            it owned no partition, or a rebalance was under way. None if unknown.
+    """
+
+    batch: int
+    rows: int
+    seconds: float
+    partitions: tuple[str, ...]
+    lag: int | None = None
+    generation: int | None = None
+    rebalances: int | None = None
+    held_s: float | None = None
+
+    @property
+    def rows_per_second(self) -> float:
+        """The rate of this batch."""
+        return self.rows / self.seconds if self.seconds else 0.0
+
+
+def progress_of(batch: int, progress: Any) -> Progress:
+    """The values in Spark's progress of a batch with the number ``batch``."""
+    source = progress["sources"][0]
+    end = source["endOffset"]
+    document = json.loads(end) if isinstance(end, str) else (end or {})
+    held_ms = document.get("held_ms")
+    return Progress(
+        batch=batch,
+        rows=int(source["numInputRows"]),
+        seconds=progress["durationMs"]["triggerExecution"] / 1000,
+        partitions=tuple(sorted(document.get("p", {}), key=_by_number)),
+        lag=document.get("lag"),
+        generation=document.get("generation"),
+        rebalances=document.get("rebalances"),
+        held_s=None if held_ms is None else held_ms / 1000,
+    )
+
+
+def description_of(batch: int, checkpoint: Path) -> str:
+    """The line of a running batch in Spark's UI; its number alone if Spark's file is not readable.
+
+    Args:
+        batch: the number of the batch.
+        checkpoint: the folder of the query. Spark writes the offsets of a batch there before the
+            batch begins.
+    """
+    try:
+        last = (checkpoint / "offsets" / str(batch)).read_text("utf-8").splitlines()[-1]
+        document = json.loads(last)
+        ranges = [end - begin for begin, end, _ in document["p"].values()]
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return f"batch {batch}"
+    told = [f"{sum(ranges):,} offsets of {len(ranges)} owned partitions", *_counts(document)]
+    return f"batch {batch}: {', '.join(told)}"
+
+
+def _counts(document: Mapping[str, int]) -> list[str]:
+    told = []
+    if (lag := document.get("lag")) is not None:
+        told.append(f"lag {lag:,}")
+    if (generation := document.get("generation")) is not None:
+        told.append(f"generation {generation}")
+    if (rebalances := document.get("rebalances")) is not None:
+        told.append(f"{rebalances} rebalance{'' if rebalances == 1 else 's'}")
+    if (held_ms := document.get("held_ms")) is not None:
+        told.append(f"{held_ms / 1000:.1f} s held by the group")
+    return told
+
+
+def _by_number(partition: str) -> tuple[str, int]:
+    topic, _, number = partition.rpartition("-")
+    return topic, int(number)

@@ -1,0 +1,50 @@
+"""Headers in the SQL, and rows of a Python object without state, in a real Spark session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.spark.conftest import Feed
+from tests.tidy.blocks import block_with
+from tests.tidy.trees import ROOT
+
+from kohort.spark.missing_rows import SparkQueryRunner
+from kohort.spark.state.judging import StateJudge
+from kohort.spark.state.stage import load_stage
+from kohort.spark.verify import verify
+
+pytestmark = [pytest.mark.slow, pytest.mark.spark]
+
+
+def test_headers_and_python_make_rows_that_verify_computes_again(
+    spark: Any, run: Callable[..., list[Any]], feed: Callable[..., Feed], tmp_path: Path
+) -> None:
+    from kohort.spark import read_dead_letters, read_table
+
+    page = "docs/howto/run-pipelines.md"
+    (tmp_path / "orders.py").write_text(block_with(page, "class Orders:"))
+    avro = [b"\0\0\0\0\1" + bytes([2 * n, 2]) + b"N" for n in range(1, 4)]  # id n, shop N
+    source = feed(1)
+    source.put([(None, avro[0]), (None, b"?")], headers=[("source", b"web"), ("other", None)])
+    source.put([(None, avro[1]), (None, avro[2])])
+    by_header = "CAST(filter(headers, h -> h.key = 'source')[0].value AS STRING)"
+    assert by_header in (ROOT / page).read_text(encoding="utf-8")
+    sql = f"SELECT value, {by_header} AS source FROM records WHERE offset < 3"
+    python = f"{tmp_path / 'orders.py'}:Orders"
+    run(source, sql, state=python, headers=True)
+    rows = read_table(spark, tmp_path / "table").select("offset", "id", "shop").collect()
+    assert sorted(tuple(row) for row in rows) == [(0, 1, "N"), (2, 2, "N")]
+    dead = read_dead_letters(spark, tmp_path / "table").collect()
+    assert [(row.offset, row.value) for row in dead] == [(1, b"?")]
+    judge = StateJudge(load_stage(python), SparkQueryRunner(spark))
+    verdict = verify(tmp_path / "table", source.settings, None, judge)
+    assert verdict.ok, verdict
+    # The filter runs again on the record without a row, with its headers.
+    sql = f"SELECT offset AS n FROM records WHERE {by_header} = 'web'"
+    run(source, sql, output=tmp_path / "other", headers=True, group="other")
+    verdict = verify(tmp_path / "other", source.settings, SparkQueryRunner(spark))
+    assert verdict.ok, verdict
+    assert (verdict.total("rows"), verdict.total("filtered")) == (2, 2)
