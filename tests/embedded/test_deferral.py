@@ -52,12 +52,12 @@ def test_pending_work_is_read_as_it_was_written() -> None:
     assert decode_pending(DATA) == PENDING
 
 
-@pytest.mark.parametrize("length", range(4, len(encode_pending(COPIES) or b"")))
-def test_cut_handovers_and_standbys_are_refused(length: int) -> None:
+def test_cut_handovers_and_standbys_are_refused() -> None:
     data = encode_pending(COPIES) or b""
     assert decode_pending(data) == COPIES
-    with pytest.raises(ProtocolError):
-        decode_pending(data[:length])
+    for length in range(4, len(data)):
+        with pytest.raises(ProtocolError):
+            decode_pending(data[:length])
 
 
 def test_a_sentence_names_the_lost_member_if_it_is_known() -> None:

@@ -7,8 +7,6 @@ import re
 from functools import cache
 from pathlib import Path
 
-import pytest
-
 TESTS = Path(__file__).parents[1]
 PAGE = TESTS.parent / "docs" / "reference" / "faults.md"
 FAULTS = {"N": 13, "P": 12, "C": 15, "D": 9, "A": 30, "T": 36}
@@ -29,18 +27,17 @@ def test_every_fault_has_one_row() -> None:
     assert sorted(row[0] for row in ROWS) == sorted(IDS)
 
 
-@pytest.mark.parametrize("row", ROWS, ids=[row[0] for row in ROWS])
-def test_a_row_names_tests_that_exist_or_says_why_not(row: tuple[str, ...]) -> None:
-    _, fault, _, *cells = row
-    assert fault
-    for cell in cells:
-        named = NAMED.findall(cell)
-        if not named:
-            assert re.fullmatch(r"none: .{15,}", cell), cell
-            continue
-        assert not NAMED.sub("", cell).strip(), cell
-        missing = [f"{path}::{name}" for path, name in named if name not in names_in(path)]
-        assert not missing
+def test_each_row_names_tests_that_exist_or_says_why_not() -> None:
+    for number, fault, _, *cells in ROWS:
+        assert fault, number
+        for cell in cells:
+            named = NAMED.findall(cell)
+            if not named:
+                assert re.fullmatch(r"none: .{15,}", cell), f"{number}: {cell}"
+                continue
+            assert not NAMED.sub("", cell).strip(), f"{number}: {cell}"
+            missing = [f"{path}::{name}" for path, name in named if name not in names_in(path)]
+            assert not missing, number
 
 
 def test_tests_named_after_a_fault_are_in_its_row() -> None:

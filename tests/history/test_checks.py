@@ -25,7 +25,7 @@ from tests.history.cases import BROKEN, KEPT, Teller
 from tests.history.tale import Tale, subscription
 
 from kohort.embedded.consumer import decode_subscription, encode_subscription
-from kohort.history.checker import Checker
+from kohort.history.checker import Checker, Report
 from kohort.history.registry import BY_NUMBER, CHECKS
 
 FILES = (
@@ -54,17 +54,15 @@ def without_ids(message: str) -> str:
     return re.sub(r"-0123456789abcdef-\w{8}", "", message)
 
 
-def verdict(tale: Tale, number: int) -> tuple[int, list[str]]:
-    """The judgements and findings of one check; all other checks run too."""
-    report = Checker().feed_all(tale.history).finish()
+def verdict(report: Report, number: int) -> tuple[int, list[str]]:
+    """The judgements and findings of one check."""
     result = next(r for r in report.results if r.number == number)
     assert result.name == BY_NUMBER[number].name
     return result.judged, [v.message for v in report.violations if v.check == number]
 
 
-def others(tale: Tale, number: int) -> list[str]:
+def others(report: Report, number: int) -> list[str]:
     """The findings of all other checks."""
-    report = Checker().feed_all(tale.history).finish()
     return [f"{v.check} {v.message}" for v in report.violations if v.check != number]
 
 
@@ -77,7 +75,7 @@ def test_every_check_has_a_history_with_a_broken_promise_and_one_with_a_kept_pro
 def test_a_broken_promise_is_found_by_its_check_with_this_message(
     number: int, teller: Teller, messages: tuple[str, ...]
 ) -> None:
-    _, found = verdict(teller(), number)
+    _, found = verdict(Checker().feed_all(teller().history).finish(), number)
     assert messages
     assert tuple(map(without_ids, found)) == messages
 
@@ -86,11 +84,11 @@ def test_a_broken_promise_is_found_by_its_check_with_this_message(
     ("number", "teller"), GOOD, ids=[f"{number}-{teller.__name__}" for number, teller in GOOD]
 )
 def test_a_kept_promise_is_judged_and_passes(number: int, teller: Teller) -> None:
-    tale = teller()
-    judged, found = verdict(tale, number)
+    report = Checker().feed_all(teller().history).finish()
+    judged, found = verdict(report, number)
     assert found == []
     assert judged > 0, "there was nothing to judge"
-    assert others(tale, number) == []
+    assert others(report, number) == []
 
 
 @pytest.mark.parametrize("rack", ["a", None])

@@ -51,6 +51,7 @@ def test_the_text_and_the_test_of_a_mutation_exist(mutation: Mutation) -> None:
     assert f"def {name}(" in (ROOT / path).read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mutation", SAMPLE, ids=lambda mutation: mutation.promise)
 def test_a_sample_of_mutations_is_noticed(mutation: Mutation, tmp_path: Path) -> None:
     noticed(mutation, tmp_path)
