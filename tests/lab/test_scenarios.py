@@ -44,8 +44,14 @@ POLICIES = [
 ]
 
 
+SHORT = {"join-storm", "leader-death", "process-death-never", "scale-down"}
+
+
 @pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize(
+    "name",
+    [name if name in SHORT else pytest.param(name, marks=pytest.mark.slow) for name in SCENARIOS],
+)
 def test_every_group_is_whole_again_in_the_end_and_no_promise_was_broken(
     name: str, policy: str
 ) -> None:

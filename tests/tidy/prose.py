@@ -6,7 +6,6 @@ files; Markdown. Out: findings with file and line, and their number. The suite p
 
 from __future__ import annotations
 
-import ast
 import functools
 import re
 import sys
@@ -21,6 +20,16 @@ from tests.tidy.trees import ROOT
 HERE = Path(__file__).parent
 _MADE_FROM_CODE = "<!-- Made from code by"
 _COMMENTS = re.compile(r"^(?:[ \t]*#.*\n)+|[ \t]# .*$", re.MULTILINE)
+_TEST_NAMES = re.compile(r"^\s*def test_(\w+)", re.MULTILINE)
+# Ten times as quick as a syntax tree of each file.
+_LITERALS = re.compile(
+    r"#[^\n]*|(?P<prefix>\b[rRbBfFuU]{1,2})?(?P<quote>\"\"\"|'''|[\"'])"
+    r"(?P<body>(?:[^\\]|\\.)*?)(?P=quote)",
+    re.DOTALL,
+)
+_BETWEEN = re.compile(r"(?:\s|#[^\n]*\n)*")
+_ESCAPES = re.compile(r"\\(.)", re.DOTALL)
+_VALUES = re.compile(r"\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\}")
 _READ = ("src/", "tests/", "bench/", "docs/")
 
 
@@ -102,11 +111,44 @@ def _of_python(text: str) -> Iterator[tuple[int, str]]:
             text.count("\n", 0, run.start()) + 1,
             "\n".join(line.partition("#")[2].lstrip(": ") for line in run[0].splitlines()),
         )
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
-            yield node.lineno, _without_indents(node.value)
-        elif isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
-            yield node.lineno, node.name.removeprefix("test_").replace("_", " ")
+    for name in _TEST_NAMES.finditer(text):
+        yield text.count("\n", 0, name.start(1)) + 1, name[1].replace("_", " ")
+    yield from _strings(text, 1)
+
+
+def _strings(text: str, line: int) -> Iterator[tuple[int, str]]:
+    """The strings of a text that begins in a line; neighbours are one string, as in Python."""
+    pieces: list[str] = []
+    begin = end = 0
+    for found in _LITERALS.finditer(text):
+        if found["body"] is None:  # a comment
+            continue
+        prefix = (found["prefix"] or "").lower()
+        long = len(found["quote"]) > 1
+        if pieces and (long or not _BETWEEN.fullmatch(text, end, found.start())):
+            yield from _parts(line + text.count("\n", 0, begin), pieces)
+            pieces = []
+        begin, end = begin if pieces else found.start(), found.end()
+        pieces.append(_value(prefix, found["body"]))
+        for value in _VALUES.finditer(found["body"]) if "f" in prefix else ():
+            yield from _strings(value[0], line + text.count("\n", 0, begin))
+    yield from _parts(line + text.count("\n", 0, begin), pieces)
+
+
+def _value(prefix: str, body: str) -> str:
+    """The text of a string; ``{}`` is a value in it, bytes have no text."""
+    if "b" in prefix:
+        return ""
+    if "r" not in prefix:
+        body = _ESCAPES.sub(lambda found: {"\n": "", "n": "\n"}.get(found[1], found[1]), body)
+    return _VALUES.sub("{}", body) if "f" in prefix else body
+
+
+def _parts(line: int, pieces: list[str]) -> Iterator[tuple[int, str]]:
+    """The parts of a string between its values."""
+    for part in "".join(pieces).split("{}"):
+        if " " in part:
+            yield line, _without_indents(part)
 
 
 def _of_markdown(text: str) -> Iterator[tuple[int, str]]:
