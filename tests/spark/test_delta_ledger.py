@@ -367,6 +367,15 @@ def test_a_delta_table_that_kohort_did_not_make_is_refused(tmp_path: Path) -> No
         open_delta(tmp_path)
 
 
+def test_a_table_of_a_newer_version_is_refused_and_stays_as_it_is(tmp_path: Path) -> None:
+    open_delta(tmp_path)
+    DeltaLog(tmp_path).set_properties({"kohort.version": "2"})
+    before = replay(tmp_path)
+    with pytest.raises(LedgerError, match=r"has version 2 .* reads version 1; use the kohort that"):
+        open_delta(tmp_path)
+    assert replay(tmp_path) == before
+
+
 def test_a_table_with_positions_that_could_expire_is_refused(tmp_path: Path) -> None:
     open_delta(tmp_path)
     DeltaLog(tmp_path).set_properties({"delta.setTransactionRetentionDuration": "interval 1 days"})

@@ -18,9 +18,10 @@ from py4j.protocol import Py4JNetworkError
 from pyspark import SparkContext
 from pyspark.errors.exceptions.base import StreamingQueryException
 
-from kohort.model.errors import ConfigError
+from kohort.client.errors import RequestFailed
+from kohort.model.errors import ConfigError, ErrorCode
 from kohort.spark import session
-from kohort.spark.failures import AGAIN, NoSpace, PipelineFailed, explained
+from kohort.spark.failures import AGAIN, NoRight, NoSpace, PipelineFailed, explained
 
 STREAM = (
     "[STREAM_FAILED] Query [id = bfec5c0e-c395-4d20-99bc-54034c1d1c51, runId = "
@@ -89,12 +90,33 @@ def test_an_error_of_a_task_without_a_message_of_its_own_is_the_last_line_of_its
         "pyspark.errors.exceptions.captured.PythonException: \n"
         "pyspark.errors.exceptions.captured.PythonException: An exception was thrown from the "
         'Python worker:\nTraceback (most recent call last):\n  File "a.py", line 1, in write\n'
-        "PermissionError: [Errno 13] Permission denied: '/lake/data'\n"
+        "ZeroDivisionError: division by zero\n"
     )
     error = explained(StreamingQueryException(STREAM.format(text)))
-    assert str(error) == (
-        "the query stopped: PermissionError: [Errno 13] Permission denied: '/lake/data'"
-    )
+    assert str(error) == "the query stopped: ZeroDivisionError: division by zero"
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        (
+            "PermissionError: [Errno 13] Permission denied: '/lake/data'",
+            "this user may not write /lake/data; give the user the right to write the folder",
+        ),
+        (
+            "kohort.client.errors.RequestFailed: "
+            + str(RequestFailed(ErrorCode.GROUP_AUTHORIZATION_FAILED, "group lake")),
+            "group lake: the broker answered GROUP_AUTHORIZATION_FAILED (30); this login lacks a "
+            "right there: add an ACL for it, or use another login",
+        ),
+    ],
+)
+def test_a_missing_right_needs_a_person_before_a_new_start(told: str, said: str) -> None:
+    error = explained(StreamingQueryException(STREAM.format(TRACE.format(told))))
+    assert isinstance(error, NoRight)
+    assert error.exit_status == 2
+    assert str(error).startswith(f"the query stopped: {said}")
+    assert "\n" not in str(error)
 
 
 def test_an_unknown_error_is_its_first_line_without_spark_s_frame() -> None:

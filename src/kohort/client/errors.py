@@ -71,6 +71,8 @@ class RequestFailed(ClientError):
         self.code = code
         self.about = about
         detail = f": {message}" if message else ""
+        if code.name.endswith("_AUTHORIZATION_FAILED"):
+            detail += "; this login lacks a right there: add an ACL for it, or use another login"
         super().__init__(f"{about}: the broker answered {code.name} ({int(code)}){detail}")
 
     @property

@@ -27,6 +27,8 @@ _PYTHON_ERROR: Final = re.compile(r"^([A-Za-z_.]*(?:Error|Exception|Interrupt)\b
 _FULL: Final = re.compile(
     r"(?:No space left on device|Disk quota exceeded|disk is full)(?:: '([^'\n]+)')?"
 )
+_REFUSED: Final = re.compile(r"(?:Permission denied|Read-only file system)(?:: '([^'\n]+)')?")
+_NO_ACL: Final = "_AUTHORIZATION_FAILED ("
 _TASK_ENDED: Final = re.compile(r"Python worker exited unexpectedly \([^)]*\)")
 _SOURCE_ENDED: Final = re.compile(
     r"terminated with exception: ((?:Broken pipe|Connection reset|Socket closed)[^\n]*|null)"
@@ -52,6 +54,10 @@ class NoSpace(KohortError):
     """A disk is full. All earlier batches are committed; a new start waits for free space."""
 
 
+class NoRight(KohortError):
+    """A right is missing, on a topic, a group or a folder. All earlier batches are committed."""
+
+
 def explained(error: Exception, java_status: int | None = None) -> KohortError:
     """The error for the user, in one line.
 
@@ -70,8 +76,10 @@ def explained(error: Exception, java_status: int | None = None) -> KohortError:
     configured = _CONFIG_ERROR.findall(text)
     if configured:
         return ConfigError(configured[-1].strip())
-    kind = NoSpace if _FULL.search(text) else PipelineFailed
-    return kind(f"the query stopped: {_sentence(text)}")
+    told = f"the query stopped: {_sentence(text)}"
+    if _FULL.search(text):
+        return NoSpace(told)
+    return NoRight(told) if _REFUSED.search(text) or _NO_ACL in text else PipelineFailed(told)
 
 
 def _sentence(text: str) -> str:
@@ -79,6 +87,18 @@ def _sentence(text: str) -> str:
     told = _KOHORT_ERROR.findall(text)
     if told:
         return str(told[-1]).strip()
+    for known in (_about_disk(text), _about_process(text)):
+        if known is not None:
+            return known
+    told = _SPARK_ERROR.findall(text)
+    if told and told[-1].endswith("from the Python worker:"):
+        told = _PYTHON_ERROR.findall(text) or told
+    if told:
+        return str(told[-1]).strip()
+    return _first_line(_FRAME.sub("", _ABOUT_THE_JVM.split(text, maxsplit=1)[0]))
+
+
+def _about_disk(text: str) -> str | None:
     full = _FULL.search(text)
     if full is not None:
         where = f" under {full[1]}" if full[1] else ""
@@ -86,18 +106,22 @@ def _sentence(text: str) -> str:
             f"no space is left on the disk{where}; free some (--output has the table and the "
             f"checkpoints, the temporary folder has files of Spark): {AGAIN}"
         )
+    refused = _REFUSED.search(text)
+    if refused is not None:
+        return (
+            f"this user may not write {refused[1] or 'a file'}; give the user the right to write "
+            f"the folder and all below it (--output, the temporary folder of Spark): {AGAIN}"
+        )
+    return None
+
+
+def _about_process(text: str) -> str | None:
     crashed = _TASK_ENDED.search(text)
     if crashed is not None:
         return f"a process that reads or writes records ended ({crashed[0]}){_KILLED}: {AGAIN}"
-    source = _SOURCE_ENDED.search(text)
-    if source is not None:
+    if _SOURCE_ENDED.search(text) is not None:
         return f"the process of the source, a member of the group, ended{_KILLED}: {AGAIN}"
-    told = _SPARK_ERROR.findall(text)
-    if told and told[-1].endswith("from the Python worker:"):
-        told = _PYTHON_ERROR.findall(text) or told
-    if told:
-        return str(told[-1]).strip()
-    return _first_line(_FRAME.sub("", _ABOUT_THE_JVM.split(text, maxsplit=1)[0]))
+    return None
 
 
 _KILLED: Final = ", perhaps killed by the kernel because memory was short"
