@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from tests.examples import examples
 from tests.spark.fake_engine import Checkpoint, FakeTopics, run_until, survives
 from tests.spark.schedules import actions, play
+from tests.tidy.blocks import block_with
 
 from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
@@ -311,7 +312,10 @@ def test_checkpoints_are_made_and_old_commits_go(
     ledger.note_topic("t", NotedTopic(topic_id="x", partitions=1))
     ledger.acquire([A], 1, "m")
     log = DeltaLog(tmp_path)
-    log.set_properties({"delta.logRetentionDuration": "interval 0 days"})
+    page = block_with("docs/howto/write-a-delta-table.md", "set_table_properties(")
+    exec(page.replace("/data/orders", str(tmp_path)).replace("1 days", "0 days"), {})
+    log.refresh()
+    assert log.properties["delta.logRetentionDuration"] == "interval 0 days"
     for number in range(25):
         log.refresh()
         log.commit(Change(numbers={"n": number}, note={}))

@@ -31,6 +31,7 @@ SHOWN_ELSEWHERE = {
     'Path("password")': "tests/real_kafka/test_security.py",
     "sign_in": "tests/real_kafka/test_security.py",
     "with RealKafka(tmp_path, nodes=3": "tests/real_kafka/test_cluster.py",
+    "set_table_properties(": "tests/spark/test_delta_ledger.py",
     "class Orders:": "tests/spark/test_rows_by_python.py",
 }
 """Part of a block -> the test that does the same, where running it would cost too much."""
