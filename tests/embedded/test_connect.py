@@ -16,6 +16,7 @@ from tests.embedded.java_connect import (
 )
 from tests.java import skip_without_kafkas_classes
 
+from kohort.consumer.embedded_protocol import Offer
 from kohort.embedded.connect import (
     COMPATIBLE,
     EAGER,
@@ -27,10 +28,12 @@ from kohort.embedded.connect import (
     decode_worker_state,
     encode_worker_assignment,
     encode_worker_state,
-    worker_protocols,
 )
+from kohort.engine.connect_protocol import connect_protocol
 from kohort.model.errors import ProtocolError
+from kohort.model.ids import GenerationId
 from kohort.model.instants import Millis
+from kohort.policies.connect_groups import NOTHING_READ
 
 ASSIGNMENT = ConnectAssignment(
     leader="w1",
@@ -65,15 +68,17 @@ def test_bytes_are_those_that_connect_writes_and_reads_now() -> None:
 
 
 def test_101_a_worker_offers_the_newest_protocol_first() -> None:
-    offers = worker_protocols(STATE)
+    versions = (SESSIONED, COMPATIBLE, EAGER)
+    protocol = connect_protocol("", lambda: NOTHING_READ, versions=versions)
+    task = ConnectorTask("b", 1)
+    mine = frozenset({task})
+    offers = protocol.embedded.offer(
+        Offer(topics=frozenset(), owned=mine, previous=mine, generation_id=GenerationId(1))
+    )
     assert [name for name, _ in offers] == ["sessioned", "compatible", "default"]
     assert [data[:2] for _, data in offers] == [b"\0\2", b"\0\1", b"\0\0"]
-    assert [decode_worker_state(data).allocation for _, data in offers] == [
-        ASSIGNMENT,
-        ASSIGNMENT,
-        None,
-    ]
-    assert [name for name, _ in worker_protocols(STATE, COMPATIBLE)] == ["compatible", "default"]
+    allocations = [decode_worker_state(data).allocation for _, data in offers]
+    assert [each and each.assigned for each in allocations] == [{task}, {task}, None]
 
 
 def test_102_fields_that_are_missing_at_the_end_have_defaults() -> None:

@@ -23,7 +23,6 @@ from kohort.client.admin import Admin
 from kohort.client.config import ClientSettings, parse_client_settings
 from kohort.client.consumer import Consumer
 from kohort.client.errors import ClientError, RequestFailed, WrongUse
-from kohort.client.listeners import RebalanceListener
 from kohort.client.producing import DeliveryFailed, IdempotentProducer
 from kohort.model.errors import ConfigError, ErrorCode
 from kohort.model.ids import TopicPartition
@@ -134,7 +133,12 @@ class Mirror:
             self._producer = IdempotentProducer(self._target, self._largest_batch(), gapless=True)
             stack.callback(self._producer.close)
             self._consumer = stack.enter_context(Consumer(self._source))
-            self._consumer.subscribe(list(self._names), _Listener(self))
+            self._consumer.subscribe(
+                list(self._names),
+                on_assign=lambda _, partitions: self.assigned(partitions),
+                on_revoke=lambda _, partitions: self.revoked(partitions),
+                on_lost=lambda _, partitions: self.lost(partitions),
+            )
             self._metrics = self._consumer.metrics
             self._loop()
             self._consumer.close()
@@ -305,19 +309,3 @@ class Mirror:
             found = target.topics([self._names[topic]])[self._names[topic]]
             if len(found.topic_partitions) < partitions:
                 raise
-
-
-class _Listener(RebalanceListener):
-    """Passes the callbacks of the consumer on."""
-
-    def __init__(self, mirror: Mirror) -> None:
-        self._mirror = mirror
-
-    def on_partitions_assigned(self, consumer: Any, partitions: Collection[TopicPartition]) -> None:
-        self._mirror.assigned(partitions)
-
-    def on_partitions_revoked(self, consumer: Any, partitions: Collection[TopicPartition]) -> None:
-        self._mirror.revoked(partitions)
-
-    def on_partitions_lost(self, consumer: Any, partitions: Collection[TopicPartition]) -> None:
-        self._mirror.lost(partitions)

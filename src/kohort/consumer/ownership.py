@@ -166,11 +166,6 @@ class Ownership(Generic[R]):
         """The resources that the owner was asked to prepare, without those that are warm."""
         return self.copies - self._warm
 
-    @property
-    def joining_waits(self) -> bool:
-        """Whether a join waits for the owner to give up resources or to let lost ones go."""
-        return self._answer is not None
-
     def user_data_age(self, now: Instant) -> Millis | None:
         """The time since ``user_data`` was made; None if it is not known."""
         return None if self.user_data_at is None else millis_between(self.user_data_at, now)

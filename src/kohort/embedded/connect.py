@@ -25,7 +25,6 @@ from typing import Final, NamedTuple, TypeVar
 from kohort.model.errors import ProtocolError
 from kohort.model.ids import ProtocolName
 from kohort.model.instants import Millis
-from kohort.model.join import JoinProtocol
 from kohort.schema import BYTES, INT16, INT32, INT64, STRING, array, decode, encode, field, struct
 
 EAGER: Final = 0
@@ -145,15 +144,6 @@ class WorkerState:
     """Version 1 and higher: the assignment that the worker has; None before the first."""
     detail: bytes | None = None
     """Version 1 and higher: a subscription of the consumer protocol, from a worker of kohort."""
-
-
-def worker_protocols(state: WorkerState, highest: int = SESSIONED) -> tuple[JoinProtocol, ...]:
-    """A worker's offers from version ``highest`` down to the eager protocol, best first."""
-    return tuple(
-        JoinProtocol(name, encode_worker_state(state, version))
-        for version, name in NAMES.items()
-        if version <= highest
-    )
 
 
 def encode_worker_state(value: WorkerState, version: int = SESSIONED) -> bytes:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from confluent_kafka import Message
 
@@ -28,7 +28,6 @@ from kohort.client.admin import Admin
 from kohort.client.config import ClientSettings, parse_client_settings
 from kohort.client.consumer import Consumer
 from kohort.client.errors import WrongUse
-from kohort.client.listeners import RebalanceListener
 from kohort.client.producing import DeliveryFailed
 from kohort.client.tasks.changelog import Checkpoint, claim
 from kohort.client.tasks.changelog_topic import make_changelog, name_of_changelog
@@ -179,7 +178,14 @@ class StatefulTasks:
             stack.callback(self._copies.close)
             stack.callback(self._close_stores)
             self._consumer = stack.enter_context(Consumer(self._settings))
-            self._consumer.subscribe([self._topic], _Listener(self))
+            self._consumer.subscribe(
+                [self._topic],
+                on_assign=lambda _, partitions: self.assigned(partitions),
+                on_revoke=lambda _, partitions: self.revoked(partitions),
+                on_lost=lambda _, partitions: self.lost(partitions),
+                on_prepare=lambda _, partitions: self.prepare(partitions),
+                on_discard=lambda _, partitions: self.discard(partitions),
+            )
             self._metrics = self._consumer.metrics
             self._loop()
             self._consumer.close()
@@ -460,25 +466,3 @@ class StatefulTasks:
             with suppress(FileNotFoundError):
                 if path.stat().st_mtime < time.time() - _OLDEST_S:
                     path.unlink()
-
-
-class _Listener(RebalanceListener):
-    """Passes the callbacks of the consumer on."""
-
-    def __init__(self, tasks: StatefulTasks) -> None:
-        self._tasks = tasks
-
-    def on_partitions_assigned(self, consumer: Any, partitions: Collection[TopicPartition]) -> None:
-        self._tasks.assigned(partitions)
-
-    def on_partitions_revoked(self, consumer: Any, partitions: Collection[TopicPartition]) -> None:
-        self._tasks.revoked(partitions)
-
-    def on_partitions_lost(self, consumer: Any, partitions: Collection[TopicPartition]) -> None:
-        self._tasks.lost(partitions)
-
-    def on_partitions_prepare(self, consumer: Any, partitions: Collection[TopicPartition]) -> None:
-        self._tasks.prepare(partitions)
-
-    def on_partitions_discard(self, consumer: Any, partitions: Collection[TopicPartition]) -> None:
-        self._tasks.discard(partitions)
