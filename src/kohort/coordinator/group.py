@@ -186,8 +186,8 @@ class Group:
             return bool(protocol_type) and bool(protocols)
         if protocol_type != self.protocol_type:
             return False
-        counts, everybody = self.protocol_counts, len(self.members)
-        return any(counts.get(p.name, 0) == everybody for p in protocols)
+        counts = self.protocol_counts
+        return len(self.members) in [counts.get(p.name, 0) for p in protocols]
 
     def candidates(self) -> frozenset[ProtocolName]:
         """Protocols that every member supports."""
