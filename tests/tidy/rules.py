@@ -218,6 +218,9 @@ def _given_to_indifferent(source: Source) -> set[int]:
     }
 
 
+_SETS = frozenset({"set", "frozenset", "AbstractSet", "MutableSet"})
+
+
 class _SetNames:
     """The expressions that are sets, as one module shows: literals, calls, annotations."""
 
@@ -238,26 +241,33 @@ class _SetNames:
             return self.is_set(node.left) or self.is_set(node.right)
         if isinstance(node, ast.Name | ast.Attribute):
             # A name that is a set in one place and another type in another place is not a set here.
-            name = ast.unparse(node).removeprefix("self.")
+            name = _text(node).removeprefix("self.")
             return name in self._names and name not in self._others
         return False
 
     def _learn(self, node: ast.AST) -> None:
         if isinstance(node, ast.AnnAssign):
-            self._note(ast.unparse(node.target), _is_set_annotation(node.annotation))
+            self._note(_text(node.target), _is_set_annotation(node.annotation))
         elif isinstance(node, ast.arg) and node.annotation is not None:
             self._note(node.arg, _is_set_annotation(node.annotation))
         elif isinstance(node, ast.Assign):
             for target in node.targets:
                 if isinstance(target, ast.Name | ast.Attribute):
-                    self._note(ast.unparse(target), self.is_set(node.value))
+                    self._note(_text(target), self.is_set(node.value))
 
     def _note(self, name: str, is_set: bool) -> None:
         (self._names if is_set else self._others).add(name.removeprefix("self."))
 
 
+def _text(node: ast.expr) -> str:
+    return node.id if isinstance(node, ast.Name) else ast.unparse(node)
+
+
 def _is_set_annotation(annotation: ast.expr) -> bool:
-    return bool(re.match(r"(set|frozenset|AbstractSet|MutableSet)\b", ast.unparse(annotation)))
+    """Whether the first name of an annotation is one of a set, as in ``set[int] | None``."""
+    while isinstance(annotation, ast.Subscript | ast.BinOp):
+        annotation = annotation.left if isinstance(annotation, ast.BinOp) else annotation.value
+    return isinstance(annotation, ast.Name) and annotation.id in _SETS
 
 
 def tracked_texts() -> Iterator[tuple[str, str]]:
