@@ -19,11 +19,11 @@ from tests.one_spark import OneSpark
 from xdist.remote import Producer
 
 # Same examples on every run, so that a red test is about the change at hand. `make check` and the
-# run on a second Python say HYPOTHESIS_PROFILE=quick, a quarter of the examples; `search` looks for
+# run on a second Python say HYPOTHESIS_PROFILE=quick, a tenth of the examples; `search` looks for
 # new ones.
 hypothesis.settings.register_profile("kohort", deadline=None, derandomize=True, database=None)
 hypothesis.settings.register_profile(
-    "quick", deadline=None, derandomize=True, database=None, max_examples=25
+    "quick", deadline=None, derandomize=True, database=None, max_examples=10
 )
 hypothesis.settings.register_profile("search", deadline=None, max_examples=2_000, print_blob=True)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "kohort"))

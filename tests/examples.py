@@ -2,7 +2,7 @@
 
 In: the number in an ordinary run. Out: settings, or seeds. The search profile multiplies the
 examples of Hypothesis, so that no test is searched less than the rest; the quick profile takes a
-fourth of the examples and of the seeds (``tests/conftest.py``).
+tenth of the examples and of the seeds (``tests/conftest.py``).
 """
 
 from __future__ import annotations
@@ -19,5 +19,5 @@ def examples(number: int) -> settings:
 
 
 def seeds(number: int) -> range:
-    """The seeds from 0 to ``number``; the quick profile takes each fourth one."""
+    """The seeds from 0 to ``number``; the quick profile takes each tenth one."""
     return range(0, number, max(1, ORDINARY // settings().max_examples))
