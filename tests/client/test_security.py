@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import socket
 import struct
@@ -272,3 +273,19 @@ def test_a_listener_that_resets_every_connection_is_a_failure_of_the_call() -> N
         finally:
             server.shutdown(socket.SHUT_RDWR)
             thread.join()
+
+
+def test_secrets_are_in_no_representation() -> None:
+    secret = "correct-horse"
+    secrets = {
+        "ssl.key.pem": secret,
+        "ssl.key.password": secret,
+        "ssl.certificate.pem": "c",
+        "sasl.password": secret,
+        "sasl.oauthbearer.client.secret": secret,
+        "sasl.oauthbearer.config": secret,
+    }
+    named = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.username": "u"}
+    settings = parse_client_settings({**secrets, **named})
+    assert secret not in repr(settings)
+    assert secret in json.dumps(list(settings.librdkafka().values()), default=str)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import subprocess
 import sys
@@ -340,6 +339,30 @@ def test_commands_take_a_file_of_settings(secured: Secured, tmp_path: Path) -> N
         assert "wr0ng" not in done.stderr
 
 
+def test_a_pipeline_without_a_permission_on_its_topic_ends_with_one_line(
+    secured: Secured, tmp_path: Path
+) -> None:
+    mine = secured.at("LOGIN", secured.trusted, login("SCRAM-SHA-256"))
+    with Admin(mine) as admin:
+        admin.create_topic("closed", 1, 1)
+    give(mine, ResourceType.TOPIC, "closed", "bob", AclOperation.READ)
+    config, query = tmp_path / "client.properties", tmp_path / "q.sql"
+    config.write_text("".join(f"{name}={value}\n" for name, value in mine.items()))
+    query.write_text("SELECT value FROM records")
+    command = [
+        *KOHORT, "pipeline", "--bootstrap-server", secured.kafka.address("LOGIN"),
+        "--command-config", str(config), "--topic", "closed", "--group", "g",
+        "--sql", str(query), "--output", str(tmp_path / "table"),
+    ]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.splitlines() == [
+        "kohort: topic closed: the broker answered TOPIC_AUTHORIZATION_FAILED (29): the user of "
+        "this client needs a permission there (an ACL), or another login"
+    ]
+    assert not (tmp_path / "table").exists()
+
+
 def test_groups_are_changed_and_records_written_at_a_secured_listener(
     secured: Secured, tmp_path: Path
 ) -> None:
@@ -367,21 +390,6 @@ def test_sparks_fetcher_reads_at_a_secured_listener(secured: Secured) -> None:
         fetcher.warm_up()
     finally:
         fetcher.close()
-
-
-def test_secrets_are_in_no_representation() -> None:
-    secrets = {
-        "ssl.key.pem": PASSWORD,
-        "ssl.key.password": PASSWORD,
-        "ssl.certificate.pem": "c",
-        "sasl.password": PASSWORD,
-        "sasl.oauthbearer.client.secret": PASSWORD,
-        "sasl.oauthbearer.config": PASSWORD,
-    }
-    named = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.username": "u"}
-    settings = parse_client_settings({**secrets, **named})
-    assert PASSWORD not in repr(settings)
-    assert PASSWORD in json.dumps(list(settings.librdkafka().values()), default=str)
 
 
 def give(settings: dict[str, Any], kind: Any, name: str, user: str, operation: Any) -> None:

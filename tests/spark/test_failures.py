@@ -106,8 +106,8 @@ def test_an_error_of_a_task_without_a_message_of_its_own_is_the_last_line_of_its
         (
             "kohort.client.errors.RequestFailed: "
             + str(RequestFailed(ErrorCode.GROUP_AUTHORIZATION_FAILED, "group lake")),
-            "group lake: the broker answered GROUP_AUTHORIZATION_FAILED (30); this login lacks a "
-            "right there: add an ACL for it, or use another login",
+            "group lake: the broker answered GROUP_AUTHORIZATION_FAILED (30): the user of this "
+            "client needs a permission there (an ACL), or another login",
         ),
     ],
 )

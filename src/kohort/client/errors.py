@@ -70,9 +70,9 @@ class RequestFailed(ClientError):
     def __init__(self, code: ErrorCode, about: str, message: str | None = None) -> None:
         self.code = code
         self.about = about
+        if not message and code.name.endswith("_AUTHORIZATION_FAILED"):
+            message = "the user of this client needs a permission there (an ACL), or another login"
         detail = f": {message}" if message else ""
-        if code.name.endswith("_AUTHORIZATION_FAILED"):
-            detail += "; this login lacks a right there: add an ACL for it, or use another login"
         super().__init__(f"{about}: the broker answered {code.name} ({int(code)}){detail}")
 
     @property
