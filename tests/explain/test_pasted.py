@@ -107,6 +107,24 @@ def test_a_first_join_of_librdkafka_is_no_failure() -> None:
     assert names(found) == ["normal first join"]
 
 
+@pytest.mark.parametrize("first", [0, 1], ids=["before", "after"])
+def test_a_member_that_leaves_has_its_host_and_its_reason_from_its_own_line(first: int) -> None:
+    """Kafka 3.2 writes the line about the rebalance first, Kafka 4 the one about the member."""
+    scala = "(kafka.coordinator.group.GroupCoordinator)"
+    lines = [
+        "[2026-03-01 12:00:00,000] INFO [GroupCoordinator 0]: Preparing to rebalance group g in "
+        "state PreparingRebalance with old generation 4 (__consumer_offsets-7) (reason: Removing "
+        f"member m-1 on LeaveGroup) {scala}",
+        "[2026-03-01 12:00:00,000] INFO [GroupCoordinator 0]: Member MemberMetadata(memberId=m-1, "
+        "groupInstanceId=None, clientId=m, clientHost=/10.0.0.7, sessionTimeoutMs=9, "
+        "rebalanceTimeoutMs=9, supportedProtocols=List(range)) has left group g through explicit "
+        f"`LeaveGroup`; client reason: the consumer is being closed {scala}",
+    ]
+    (row,) = explain([lines[first], lines[1 - first]]).story.rebalances
+    assert (row.member, row.host) == ("m-1", "/10.0.0.7")
+    assert row.client_reason == "the consumer is being closed"
+
+
 def test_aiokafka_is_told_from_kafka_python_by_its_logger() -> None:
     line = "2026-03-01 12:00:00,000 %s (Re-)joining group g"
     assert [e.maker for e in events(line % "kafka.coordinator")] == ["kafka-python"]

@@ -32,7 +32,13 @@ from kohort.cli.output import (
 )
 from kohort.dashboard.assets import asset, drawing
 from kohort.explain.explaining import Explained, Explainer
-from kohort.explain.findings import cause_text, costs_text, span_text, timeout_near
+from kohort.explain.findings import (
+    cause_text,
+    costs_text,
+    member_text,
+    span_text,
+    timeout_near,
+)
 from kohort.explain.page import page
 from kohort.explain.stories import Rebalance, Story
 from kohort.explain.trace import trace
@@ -166,7 +172,7 @@ def _row(each: Rebalance, story: Story, moves: bool) -> tuple[object, ...]:
         _time(each.began if each.began is not None else each.ended, story.dated),
         MISSING if each.generation is None else each.generation,
         because,
-        safe(each.instance or each.member)[:48] or MISSING,
+        safe(member_text(each))[:72] or MISSING,
         join,
         MISSING if each.leader_s is None else span_text(each.leader_s),
         MISSING if each.members is None else each.members,

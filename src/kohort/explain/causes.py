@@ -16,6 +16,8 @@ from kohort.explain.wordings.templates import Wording, wording
 class Cause(StrEnum):
     """Why a rebalance began, as the end of a sentence."""
 
+    __hash__ = str.__hash__
+
     NEW_MEMBER = "a new member joined"
     LEFT = "a member left"
     EXPIRED = "a member's session expired"
@@ -113,7 +115,7 @@ def reason_of(text: str) -> Reason:
     brokers, _, clients = text.partition(_CLIENTS)
     clients = clients.rstrip(").")
     for cause, each in _WORDINGS:
-        if (values := each.match(brokers)) is not None:
+        if each.mark in brokers and (values := each.match(brokers)) is not None:
             instance = values.get("instance", "")
             return Reason(
                 _told_by_client(cause, clients),

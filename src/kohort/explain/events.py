@@ -15,6 +15,8 @@ from typing import NamedTuple
 class Side(StrEnum):
     """Which program wrote a line."""
 
+    __hash__ = str.__hash__  # that of enumerations is a function in Python
+
     BROKER = "broker"
     CLIENT = "client"
     OFFSETS = "offsets topic"
@@ -25,6 +27,8 @@ class Side(StrEnum):
 
 class Kind(StrEnum):
     """The kind of an event. The first half is told by brokers, the second half by clients."""
+
+    __hash__ = str.__hash__
 
     PREPARING = "rebalance begins"
     STABILIZED = "members have joined"

@@ -67,9 +67,15 @@ def cause_text(each: Rebalance) -> str:
     return each.cause.value + " (likely)" * likely
 
 
+def member_text(each: Rebalance) -> str:
+    """The member of a rebalance, with the address of its client if that is known."""
+    who, host = each.instance or each.member, each.host.lstrip("/")
+    return f"{who} at {host}" if who and host else who
+
+
 def rebalance_text(each: Rebalance) -> str:
     """One line about a rebalance: its cause, its member, its waits and its costs."""
-    who = each.instance or each.member
+    who = member_text(each)
     number = "a rebalance" if each.generation is None else f"generation {each.generation}"
     stopped, cost, again = costs_text(each)
     parts = (
@@ -100,7 +106,7 @@ def rebalance_cells(each: Rebalance) -> tuple[str, ...]:
     return (
         "" if each.generation is None else str(each.generation),
         because,
-        each.instance or each.member,
+        member_text(each),
         "" if each.join_s is None else span_text(each.join_s),
         "" if each.leader_s is None else span_text(each.leader_s),
         *(members, moved, needless),

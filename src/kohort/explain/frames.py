@@ -46,11 +46,11 @@ _CLOCK: Final = re.compile(
     r"(?<![\d:])(\d{1,2}):(\d\d):(\d\d)(?:[.,](\d{1,6}))?(?: ([AP]M))?(?![:\d])"
 )
 _KAFKA: Final = re.compile(
-    r"\[(20\d\d-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01]) \d\d:\d\d:\d\d),(\d{3})\] "
-    r"([A-Z]+ .*) \((?:kafka|org\.apache)\.[\w.$]+(?::\d+)?\)$",
+    r"\[(20\d\d-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01]) \d\d:\d\d:\d\d,\d{3})\] [A-Z]+ ",
     re.ASCII,
 )
-"""The default pattern of Kafka's loggers: most lines are told by this alone."""
+"""The beginning of a line in the default pattern of Kafka's loggers, as most lines are."""
+_KAFKA_ENDS: Final = (" (kafka.", " (org.apache.")
 _MONTH_NUMBERS: Final = {name: number for number, name in enumerate(_MONTHS, 1)}
 _YEAR_2001: Final = 1e9
 _YEAR_2286: Final = 1e10
@@ -96,9 +96,11 @@ class Framed(NamedTuple):
 
 def framed(line: str) -> Framed:
     """Take a line apart. A line without a known frame is its text alone."""
-    if (kafka := _KAFKA.match(line)) is not None:
-        whole, thousandths, text = kafka.groups()
-        return Framed(text, _second(whole) + int(thousandths) / 1_000, True)
+    if line.endswith(")") and (kafka := _KAFKA.match(line)) is not None:
+        begin = line.rfind(" (")
+        if line.startswith(_KAFKA_ENDS, begin):
+            told = kafka[1]
+            return Framed(line[26:begin], _second(told[:19]) + int(told[20:]) / 1_000, True)
     stripped = line.strip()
     if "\x1b" in stripped:
         stripped = _COLOURS.sub("", stripped)

@@ -34,7 +34,8 @@ _CERTAIN: Final = re.compile(
 """A line with one of these is about a group, whatever it says."""
 
 _TABLES: Final = ("GROUP ", "GROUP,", "TOPIC ")
-_INDENTED: Final = tuple(" \t>|")
+_BLANK: Final = tuple("GT \t>|")
+"""A heading of a table begins with one of these."""
 _HEAD: Final = re.compile(r"(?:[AP]M|\d) (?:org\.apache\.)?kafka\.[\w.$]+(?: [\w$<>]+)?$")
 """The line in front of a message that Java's own logger writes: a time, a class and a method."""
 _PARTITION: Final = re.compile(r"\[GroupCoordinator id=\d+ topic=\S+ partition=(\d+)\]")
@@ -47,9 +48,8 @@ _NOTHING: Final = frozenset({"None", "null", "none"})
 _SOME: Final = re.compile(r"^Some\((.*)\)$")
 _ALIKE: Final = frozenset({"kafka-python", "aiokafka", "Java"})
 _OF_JAVA: Final = re.compile(r"\b(?:Abstract|Consumer|Worker)Coordinator\b|apache\.kafka|o\.a\.k\.")
-_RANDOM: Final = re.compile(
-    r"^(.*?)-?(?:[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}|[0-9a-f]{32})$"
-)
+_UUID: Final = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
+_HEX: Final = re.compile(r"[0-9a-f]{32}")
 _DAY_S: Final = 86_400.0
 _MOST_TEXT: Final = 600
 _MOST_EXAMPLES: Final = 5
@@ -57,6 +57,8 @@ _MOST_HELD: Final = 1_000
 _MOST_SOURCES: Final = 10_000
 _LINES_OF_A_RECORD: Final = 5
 """A line without a time has the time of the line before, up to so many lines before."""
+_TIMELESS: Final = 100
+"""After so many lines without a time, the log has none: nobody looks for it any more."""
 _LOGGERS: Final = ("logger", "logger_name", "name")
 
 
@@ -100,6 +102,8 @@ class LogReader:
         """Events of clients before the first line that names a group."""
         self._before: deque[str] = deque(maxlen=_LINES_OF_A_RECORD)
         """The lines before the present one."""
+        self._timeless = 0
+        """Lines about groups without a time since the last one with a time before it."""
         self._listed = ("", -_LINES_OF_A_RECORD)
         """The group that a line in front of a table names, and the number of that line."""
         self._aiokafka = False
@@ -119,7 +123,7 @@ class LogReader:
         counts.lines += 1
         counts.cut += cut
         self._before.append(line)
-        if self._tables.active or line.startswith(_TABLES) or _is_indented_table(line):
+        if self._tables.active or (line.startswith(_BLANK) and _is_table(line)):
             row = self._tables.read(number, line.lstrip(" \t>|"))
             if row is not None:
                 counts.understood += 1
@@ -128,8 +132,9 @@ class LogReader:
             counts.others += 1
             return []
         frame = framed(line)
-        if frame.at is None:
+        if frame.at is None and self._timeless < _TIMELESS:
             frame = same_source_time(frame, self._before)
+            self._timeless = 0 if frame.at is not None else self._timeless + 1
         place = Place(self._file, number)
         known = counts.understood
         events = self._read(frame, place)
@@ -192,14 +197,18 @@ class LogReader:
         if maker in _ALIKE:
             maker = self._maker(maker, frame)
         take = values.pop
-        group, member = _plain(take("group", "")), _plain(take("member", ""))
-        instance, client = _plain(take("instance", "")), _plain(take("client", ""))
+        group, member = take("group", ""), take("member", "")
+        instance, client = take("instance", ""), take("client", "")
         partition = take("partition", None)
         if side is not Side.BROKER:
-            group, member, instance, client = _in_context(frame, group, member, instance, client)
+            named = (_plain(group), _plain(member), _plain(instance), client)
+            group, member, instance, client = _in_context(frame, *named)
+            versions = None
         else:
-            if partition is None and (begin := text.find("[GroupCoordinator id=")) >= 0:
-                found = _PARTITION.match(text, begin)
+            if instance:
+                instance = _plain(instance)
+            if partition is None and "[GroupCoordinator id=" in text:
+                found = _PARTITION.search(text)
                 partition = None if found is None else found[1]
             versions = versions_of(versions, text) if wording.reasoned else versions
         client = client or (client_of(member) if member else "")
@@ -225,17 +234,17 @@ class LogReader:
             dated,
             source,
             maker,
-            versions if side is Side.BROKER else None,
+            versions,
             group,
             home,
             member,
             instance,
             client,
-            _number(take("generation", None)),
-            _number(take("members", None)),
-            _number(take("static", None)),
+            int(take("generation")) if "generation" in values else None,
+            int(take("members")) if "members" in values else None,
+            int(take("static")) if "static" in values else None,
             take("state", ""),
-            _plain(take("reason", "")),
+            _plain(take("reason")) if "reason" in values else "",
             values,
         )
 
@@ -279,10 +288,12 @@ def _in_context(
     frame: Framed, group: str, member: str, instance: str, client: str
 ) -> tuple[str, str, str, str]:
     """Values that stand in front of the message, or beside the message in a JSON line."""
-    if found := _CONTEXT.search(frame.text):
-        told = [_plain(part or "") for part in found.groups()]
-        instance, client, group = instance or told[0], told[1], group or told[2]
-    elif found := _RDKAFKA.search(frame.text):
+    text = frame.text
+    if "groupId=" in text and (found := _CONTEXT.search(text)):
+        named, client, context_group = found.groups()
+        client, group = _plain(client), group or _plain(context_group)
+        instance = instance or _plain(named or "")
+    elif "#consumer-" in text and (found := _RDKAFKA.search(text)):
         client = found[1]
     beside = frame.fields.get
     if frame.fields:
@@ -292,12 +303,8 @@ def _in_context(
     return group, member, instance, client
 
 
-def _number(text: str | None) -> int | None:
-    return None if text is None else int(text)
-
-
-def _is_indented_table(line: str) -> bool:
-    return line.startswith(_INDENTED) and line.lstrip(" \t>|").startswith(_TABLES)
+def _is_table(line: str) -> bool:
+    return line.lstrip(" \t>|").startswith(_TABLES)
 
 
 def _may_be(line: str) -> bool:
@@ -324,8 +331,10 @@ def _in_pairs(frame: Framed) -> tuple[Wording, dict[str, str]] | None:
 @lru_cache(maxsize=4_096)
 def client_of(member: str) -> str:
     """The client id in a member id: a broker appends a random UUID to it."""
-    found = _RANDOM.match(member)
-    return found[1] if found else ""
+    for length, random in ((36, _UUID), (32, _HEX)):
+        if random.fullmatch(member, max(0, len(member) - length)):
+            return member[:-length].removesuffix("-")
+    return ""
 
 
 def is_benign(event: Event) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kohort.explain.amounts import Amount, Known, Stop, weakest
@@ -207,8 +207,8 @@ class Story:
     _culprit: Event | None = None
     _late: set[str] = field(default_factory=set)
     """Clients that left since they polled too late."""
-    _client: dict[str, Rebalance] = field(default_factory=dict)
-    """The rebalance under way of each client."""
+    _client: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """The fields of the rebalance under way of each client."""
 
     def feed(self, event: Event) -> None:
         """Take the next event of the group."""
@@ -251,8 +251,8 @@ class Story:
     def finish(self) -> None:
         """The logs end."""
         self._close(None)
-        for unfinished in list(self._client.values()):
-            self._keep(unfinished)
+        for unfinished in self._client.values():
+            self._keep(Rebalance(**unfinished))
         self._client.clear()
 
     def keep_last(self, most: int) -> None:
@@ -324,6 +324,7 @@ class Story:
         if event.kind is Kind.LEFT and begun is not None and begun.get("member") == event.member:
             # The line of the rebalance may come before this one.
             begun["client_reason"] = begun["client_reason"] or event.reason
+            begun["host"] = event.details.get("host", "")
         if (lists := event.details.get("protocols")) and len(self.supported) < _MOST_LISTS:
             self.supported.setdefault(lists, event)
         client = event.client or event.member
@@ -353,7 +354,9 @@ class Story:
             cause = Cause.TOO_SLOW if gave_nothing_up(culprit) else _CULPRITS[culprit.kind]
             told = Reason(cause, culprit.member, culprit.instance)
             certain = False
+        host = ""
         if told.cause is Cause.LEFT and culprit is not None and culprit.member == told.member:
+            host = culprit.details.get("host", "")
             # The Java coordinator writes the client's reason in the line about the member only.
             told = told._replace(client_reason=told.client_reason or culprit.reason)
         client = client_of(told.member) or told.member
@@ -371,6 +374,7 @@ class Story:
             "instance": told.instance,
             "client": client_of(told.member),
             "client_reason": told.client_reason,
+            "host": host,
             "certain": certain,
             "before": event.generation,
             "began": event.at,
@@ -402,23 +406,20 @@ class Story:
             case Kind.REQUESTED | Kind.JOINING | Kind.HEARTBEAT_REBALANCING | Kind.REVOKED:
                 self._client_begins(event, key)
             case Kind.JOINED:
-                begun = begun or self._seen(event, key)
-                self._client[key] = replace(
-                    begun,
-                    joined=event.at,
-                    generation=event.generation,
-                    member=event.member or begun.member,
-                    assignor=event.details.get("protocol", "").strip("'\""),
-                )
+                begun = self._client[key] = begun or self._seen(event, key)
+                begun["joined"], begun["generation"] = event.at, event.generation
+                begun["member"] = event.member or begun["member"]
+                begun["assignor"] = event.details.get("protocol", "").strip("'\"")
             case Kind.SYNCED:
                 begun = self._client.pop(key, None) or self._seen(event, key)
-                generation = event.generation if event.generation is not None else begun.generation
-                self._keep(replace(begun, assigned=event.at, generation=generation))
+                if event.generation is not None:
+                    begun["generation"] = event.generation
+                self._keep(Rebalance(**{**begun, "assigned": event.at}))
             case Kind.LEAVING | Kind.PROCESS_ENDED:
-                if begun is not None and begun.joined is None and begun.cause is Cause.UNTOLD:
+                if begun is not None and "joined" not in begun and begun["cause"] is Cause.UNTOLD:
                     del self._client[key]  # the member gave its partitions up before its leave
-            case Kind.ADDED if begun is not None and begun.joined is not None:
-                self._keep(replace(self._client.pop(key), assigned=event.at))
+            case Kind.ADDED if begun is not None and "joined" in begun:
+                self._keep(Rebalance(**self._client.pop(key), assigned=event.at))
             case _:
                 pass
 
@@ -442,30 +443,31 @@ class Story:
     def _client_begins(self, event: Event, key: str) -> None:
         """A client begins a rebalance, or tells more about the one that it has begun."""
         begun, cause = self._client.get(key), clients_cause(event.reason, event.kind)
-        if begun is None or begun.joined is not None:
+        if begun is None or "joined" in begun:
             if begun is not None:
-                self._keep(begun)
+                self._keep(Rebalance(**begun))
             self._client[key] = self._seen(event, key)
-        elif begun.cause is Cause.UNTOLD and cause is not Cause.UNTOLD:
-            why = event.reason
-            self._client[key] = replace(begun, cause=cause, reason=why, client_reason=why)
+        elif begun["cause"] is Cause.UNTOLD and cause is not Cause.UNTOLD:
+            begun["cause"] = cause
+            begun["reason"] = begun["client_reason"] = event.reason
 
-    def _seen(self, event: Event, key: str) -> Rebalance:
+    def _seen(self, event: Event, key: str) -> dict[str, Any]:
+        """The fields of a rebalance that a client begins with this event."""
         cause = clients_cause(event.reason, event.kind)
         if key in self._late:
             self._late.discard(key)
             cause = Cause.POLL_EXPIRED if cause is Cause.UNTOLD else cause
-        return Rebalance(
-            side=Side.CLIENT,
-            cause=cause,
-            reason=event.reason,
-            member=event.member,
-            instance=event.instance,
-            client=event.client,
-            client_reason=event.reason,
-            began=event.at,
-            place=event.place,
-        )
+        return {
+            "side": Side.CLIENT,
+            "cause": cause,
+            "reason": event.reason,
+            "member": event.member,
+            "instance": event.instance,
+            "client": event.client,
+            "client_reason": event.reason,
+            "began": event.at,
+            "place": event.place,
+        }
 
 
 def gave_nothing_up(event: Event) -> bool:

@@ -78,7 +78,14 @@ def storms(story: Story) -> Iterator[list[Rebalance]]:
 
 def _chained(run: list[Rebalance]) -> list[tuple[Rebalance, Rebalance]]:
     """The neighbours of which the second is no part of a start or a restart."""
-    return [pair for pair in _pairs(run) if not _ordinary(run, *pair)]
+    joins = Counter(each.member for each in run if each.cause is Cause.NEW_MEMBER and each.member)
+    added = _adds_up(run)
+    orderly = added if added is not None else len(run) <= _MOST_UNCOUNTED
+    return [
+        pair
+        for pair in _pairs(run)
+        if not orderly or joins[pair[1].member] > 1 or not _ordinary(*pair)
+    ]
 
 
 def _without_rest(story: Story) -> Iterator[list[Rebalance]]:
@@ -100,19 +107,13 @@ def _pairs(run: list[Rebalance]) -> Iterator[tuple[Rebalance, Rebalance]]:
             yield first, second
 
 
-def _ordinary(run: list[Rebalance], first: Rebalance, second: Rebalance) -> bool:
+def _ordinary(first: Rebalance, second: Rebalance) -> bool:
     """Whether the second rebalance is a join or an orderly leave, as in a start or a deployment."""
-    joins = [each.member for each in run if each.cause is Cause.NEW_MEMBER and each.member]
-    if joins.count(second.member) > 1:
-        return False
     joined = second.cause is Cause.NEW_MEMBER
     others = second.cause is Cause.OTHERS  # as a client tells any of these
     if not joined and not others and not _left_in_order(second):
         return False
-    if joined and (_joined_alone(first) or _joined_alone(second)):
-        return False
-    added = _adds_up(run)
-    return added if added is not None else len(run) <= _MOST_UNCOUNTED
+    return not (joined and (_joined_alone(first) or _joined_alone(second)))
 
 
 def _adds_up(run: list[Rebalance]) -> bool | None:

@@ -3,8 +3,9 @@
 In: the tables of brokers and clients; the text of a line. Out: the wording and its values. Must
 not know: frames, events.
 
-Each wording is filed under one whole word of it, the rarest one. Only the wordings that are filed
-under a word of the line are tried, the most special one first.
+Only the wordings of which a line has all whole words are tried, the most special one first. Each
+wording is filed under its rarest word, so that few are looked at; lines with the same words share
+the answer.
 """
 
 from __future__ import annotations
@@ -48,19 +49,23 @@ def _filed() -> tuple[dict[str, list[int]], list[int]]:
 
 
 _BY_WORD, _ALWAYS = _filed()
-_FILED: Final = frozenset(_BY_WORD)
+_NEEDED: Final = tuple(frozenset(_words(wording.template)) for wording in WORDINGS)
+_KNOWN: Final = frozenset(word for needed in _NEEDED for word in needed)
 
 
 @lru_cache(maxsize=4_096)
 def _tried(words: frozenset[str]) -> tuple[Wording, ...]:
-    """The wordings to try for a line with these of the words under which wordings are filed."""
-    numbers = sorted([*_ALWAYS, *(number for word in words for number in _BY_WORD[word])])
+    """The wordings to try for a line that has these of the words of all wordings."""
+    filed = (number for word in words for number in _BY_WORD.get(word, ()))
+    numbers = sorted([*_ALWAYS, *(number for number in filed if _NEEDED[number] <= words)])
     return tuple(WORDINGS[number] for number in numbers)
 
 
 def understood(text: str) -> tuple[Wording, dict[str, str]] | None:
     """The most special wording that fits a text, and its values; None if no wording fits."""
-    for wording in _tried(_FILED.intersection(text[:LONGEST].split(" "))):
-        if (values := wording.match(text)) is not None:
+    beginning = text if len(text) <= LONGEST else text[:LONGEST]
+    for wording in _tried(_KNOWN.intersection(beginning.split(" "))):
+        # Asked here, too, since a call costs more than this search.
+        if wording.mark in text and (values := wording.match(text)) is not None:
             return wording, values
     return None

@@ -47,6 +47,8 @@ class Wording(NamedTuple):
     """A literal part of the message, by which a line is found quickly."""
     first: str
     """The literal part before the first name."""
+    last: str
+    """The last literal part."""
     steps: tuple[tuple[str, str, bool], ...]
     """For each name: the name, the literal part behind the value, whether it is a whole number."""
     open_end: bool
@@ -75,10 +77,12 @@ class Wording(NamedTuple):
         steps, stop = self.steps, -1
         if not self.open_end:
             text = text.rstrip(_AROUND).removesuffix(".")
-            ending = _ending(text, steps[-1][1] if steps else self.first)
-            if not isinstance(ending, int):
-                return _UNSURE if ending else None
-            stop = len(text) - ending
+            if text.endswith(self.last):
+                stop = len(text) - len(self.last)
+            elif self.last.endswith(")") and text.endswith(self.last[:-1]):
+                stop = len(text) - len(self.last) + 1  # a cut line lacks its closing bracket
+            else:
+                return _UNSURE if self.last.endswith(_LOOSE) else None
         values = {}
         left = len(steps)
         for name, literal, is_number in steps:
@@ -93,19 +97,6 @@ class Wording(NamedTuple):
                 values[name] = value
             at = end + len(literal)
         return values
-
-
-def _ending(text: str, literal: str) -> int | str:
-    """The length of the last literal part of a message at the end of a text.
-
-    Returns:
-        A text if it is not there: an empty text if the message is certainly another.
-    """
-    if text.endswith(literal):
-        return len(literal)
-    if literal.endswith(")") and text.endswith(literal[:-1]):
-        return len(literal) - 1  # a line that was cut lacks its closing bracket
-    return literal if literal.endswith(_LOOSE) else ""
 
 
 @lru_cache(maxsize=4_096)
@@ -152,6 +143,7 @@ def wording(
         template=template,
         mark=max(parts[::2], key=len),
         first=parts[0],
+        last=parts[-1],
         steps=tuple(
             (name, literal, name in NUMBERS)
             for name, literal in zip(parts[1::2], parts[2::2], strict=True)
