@@ -103,33 +103,34 @@ def load_stage(spec: str) -> Loaded:
     Raises:
         ConfigError: there is no such file, module or object, or it is no stage.
     """
+    given = f"--python (or --state) is {spec!r}"
     where, colon, name = spec.rpartition(":")
     if not colon or not where or not name:
-        raise ConfigError(f"--state is {spec!r}, expected FILE.py:OBJECT or MODULE:OBJECT")
+        raise ConfigError(f"{given}, expected FILE.py:OBJECT or MODULE:OBJECT")
     is_file = where.endswith(".py")
     try:
         module = _module_in(Path(where)) if is_file else importlib.import_module(where)
     except ModuleNotFoundError as error:
         raise ConfigError(
-            f"--state is {spec!r}, but Python finds no module {error.name}: install it, or name a "
+            f"{given}, but Python finds no module {error.name}: install it, or name a "
             "file (FILE.py:OBJECT)"
         ) from error
     except FileNotFoundError as error:
-        raise ConfigError(f"--state is {spec!r}, but there is no file {where}") from error
+        raise ConfigError(f"{given}, but there is no file {where}") from error
     except Exception as error:
         raise ConfigError(
-            f"--state is {spec!r}, but {where} cannot be imported: {type(error).__name__}: {error}"
+            f"{given}, but {where} cannot be imported: {type(error).__name__}: {error}"
         ) from error
     found = getattr(module, name, None)
     try:
         stage = found() if isinstance(found, type) else found
     except Exception as error:
         raise ConfigError(
-            f"--state is {spec!r}, but {name} cannot be made without arguments: {error}"
+            f"{given}, but {name} cannot be made without arguments: {error}"
         ) from error
     if not isinstance(stage, Stage):
         raise ConfigError(
-            f"--state is {spec!r}: expected {name} to have the methods schema(rows) and "
+            f"{given}: expected {name} to have the methods schema(rows) and "
             f"process(rows, state) or process(rows), found {found!r}"
         )
     process: Any = stage.process
