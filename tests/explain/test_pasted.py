@@ -5,7 +5,7 @@ from __future__ import annotations
 from calendar import timegm
 
 import pytest
-from tests.explain.test_stories import explain, names
+from tests.explain.test_stories import explain, member, names
 
 from kohort.explain.causes import Cause
 from kohort.explain.events import Event, Kind
@@ -62,6 +62,20 @@ def test_franz_gos_values_may_stand_in_an_object_behind_the_message() -> None:
     )
     assert (joined.kind, joined.group, joined.member) == (Kind.JOINED, "g", "kgo-1")
     assert joined.generation == 7
+
+
+def test_lines_of_one_go_client_with_and_without_its_member_are_one_rebalance() -> None:
+    who = member("kgo", 1)
+    lines = (
+        "[2026-03-01 12:00:00.0] [INFO] joining group; group: g",
+        f"[2026-03-01 12:00:03.0] [INFO] joined; group: g, member_id: {who}, instance_id: <nil>, "
+        "generation: 7, balance_protocol: range, leader: false",
+        "[2026-03-01 12:00:04.0] [INFO] synced; group: g, assigned: t[0 1]",
+    )
+    (row,) = explain(lines).story.rebalances
+    assert (row.generation, row.member) == (7, who)
+    assert [event.instance for event in events(*lines)] == ["", "", ""]
+    assert (row.join_s, row.leader_s) == (3.0, 1.0)
 
 
 def test_a_heartbeat_that_failed_for_an_unknown_reason_blames_no_coordinator() -> None:

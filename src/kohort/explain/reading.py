@@ -44,10 +44,12 @@ _CONTEXT: Final = re.compile(
     r"groupId=([^\]]*)\]"
 )
 _RDKAFKA: Final = re.compile(r"([\w.-]+#consumer-\d+)\b")
-_NOTHING: Final = frozenset({"None", "null", "none"})
+_NOTHING: Final = frozenset({"None", "null", "none", "<nil>", "{}"})
 _SOME: Final = re.compile(r"^Some\((.*)\)$")
 _ALIKE: Final = frozenset({"kafka-python", "aiokafka", "Java"})
 _OF_JAVA: Final = re.compile(r"\b(?:Abstract|Consumer|Worker)Coordinator\b|apache\.kafka|o\.a\.k\.")
+_CLIENTLESS: Final = frozenset({"kafka-python", "aiokafka", "franz-go"})
+"""Programs with a member id in few of their lines: a client by it would be another one."""
 _UUID: Final = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
 _HEX: Final = re.compile(r"[0-9a-f]{32}")
 _DAY_S: Final = 86_400.0
@@ -211,7 +213,7 @@ class LogReader:
                 found = _PARTITION.search(text)
                 partition = None if found is None else found[1]
             versions = versions_of(versions, text) if wording.reasoned else versions
-        client = client or (client_of(member) if member else "")
+        client = client or _client_by(maker, member)
         key = source or client
         home = None if partition is None else int(partition)
         if side is Side.TOOL:
@@ -301,6 +303,10 @@ def _in_context(
         member = member or str(beside("memberId") or "")
         client = client or str(beside("clientId") or "")
     return group, member, instance, client
+
+
+def _client_by(maker: str, member: str) -> str:
+    return client_of(member) if member and maker not in _CLIENTLESS else ""
 
 
 def _is_table(line: str) -> bool:
