@@ -25,7 +25,7 @@ from kohort.testing.real_kafka import RealKafka
 ROOT = Path(__file__).parent.parent
 ORDER = ("codec", "assignors", "coordinator", "lab", "connectors", "startup", "consume", "pipeline")
 ALONE = (
-    "codepath", "drawing", "explain", "gap", "heartbeat", "many_partitions", "memory",
+    "codepath", "drawing", "explain", "gap", "heartbeat", "history", "many_partitions", "memory",
     "worker_start",
 )  # fmt: skip
 """Run only if they are named."""

@@ -56,8 +56,8 @@ from kohort.spark.verify import verify
 from kohort.testing.kafka_jars import fetch, installed
 from kohort.testing.real_kafka import RealKafka
 
-BYTES_OF_A_TOPIC: Final = 1_200_000_000
-MOST_RECORDS: Final = 4_500_000
+BYTES_OF_A_TOPIC: Final = 400_000_000
+MOST_RECORDS: Final = 1_500_000
 BATCHES: Final = 6
 STILL_FASTER: Final = 1.03
 MOST_WARM_UPS: Final = 8
@@ -304,7 +304,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--broker", nargs="+", choices=["kohort", "kafka"], default=brokers)
     parser.add_argument("--value-bytes", nargs="+", type=int, default=[100, 1024])
     parser.add_argument("--codec", nargs="+", default=["none", "lz4"], help="codec of the topic")
-    parser.add_argument("--records", type=int, help="default: 1.2 GB, at most 4.5 million")
+    parser.add_argument("--records", type=int, help="default: 0.4 GB, at most 1.5 million")
     parser.add_argument("--batch", type=int, help="rows of a micro-batch; default: a sixth of all")
     parser.add_argument("--partitions", type=int, default=8)
     parser.add_argument("--rounds", type=int, default=3, help="counted rounds of each side")

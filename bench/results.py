@@ -18,7 +18,18 @@ from typing import Any
 Row = dict[str, Any]
 
 SIZES = frozenset(
-    {"members", "connections", "connectors", "records", "value_bytes", "partitions", "settled"}
+    {
+        "members",
+        "connections",
+        "connectors",
+        "records",
+        "value_bytes",
+        "partitions",
+        "settled",
+        "facts",
+        "groups",
+        "cores",
+    }
 )
 """Numbers that identify a row, besides its texts."""
 

@@ -383,16 +383,19 @@ def _rows(path: Path, pq: Any) -> Iterator[Recorded]:
     number = 0
     with pq.ParquetFile(path) as table:
         for batch in table.iter_batches(batch_size=_BATCH_ROWS):
-            for row in batch.to_pylist():
+            # Columns become lists in a third of the time of rows.
+            for sequence, at, incarnation, source, kind, text in zip(
+                *(column.to_pylist() for column in batch.columns), strict=True
+            ):
                 number += 1
                 try:
-                    fact = decode_fact(row["kind"], json.loads(row["fact"]))
+                    fact = decode_fact(kind, json.loads(text))
                 except (ProtocolError, ValueError) as error:
                     raise HistoryFileError(f"{path}, row {number}: {error}") from error
                 yield Recorded(
-                    sequence=row["sequence"],
-                    at=Instant(row["at"]),
-                    incarnation=row["incarnation"],
-                    source=row["source"],
+                    sequence=sequence,
+                    at=Instant(at),
+                    incarnation=incarnation,
+                    source=source,
                     fact=fact,
                 )
