@@ -149,10 +149,12 @@ def with_kohort(
 
     looking = threading.Thread(target=look)
     looking.start()
-    subprocess.run(command, check=True)
-    took = time.perf_counter() - begun
-    over.set()
-    looking.join()
+    try:
+        subprocess.run(command, check=True)
+        took = time.perf_counter() - begun
+    finally:
+        over.set()
+        looking.join()
     used = meter.seconds()
     used.pop("other", None)
     found = [pq.read_table(output / name) for name in ("groups", "ownership")]
