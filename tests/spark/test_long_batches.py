@@ -43,6 +43,23 @@ def test_batches_that_outlast_the_poll_deadline_become_shorter_and_land(
     )
 
 
+def test_the_first_batch_of_a_query_is_short_and_later_ones_grow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody knows yet how long a record takes."""
+    monkeypatch.setattr("kohort.spark.driver.FIRST_BATCH", 3)
+    with World(tmp_path, FakeTopics(1)) as world:
+        world.topics.end[TopicPartition("t", 0)] = 60
+        world.seconds_per_record = 1
+        seconds = []
+        for point in Application(world, "a", Checkpoint(), limit=40).run():
+            if point == "written":
+                seconds.append(world.batch_s)
+            if world.table() == world.expected():
+                break
+    assert seconds == [0, 3, 12, 40, 5], "the first plan has no records yet"
+
+
 def test_a_batch_that_outlasts_its_budget_makes_the_next_ones_shorter() -> None:
     limit = BatchLimit(budget_s=150)
     assert limit.of(None) is None
