@@ -23,4 +23,4 @@ def test_an_idle_consumer_is_measured(
         memory.CLIENTS[client](address, name, "g", memory.Watch(PARTITIONS, settle_s=0.1))
     measured = json.loads(capsys.readouterr().out)
     assert measured.keys() == {"mib", "cpu_percent", "threads"}
-    assert 0 <= measured["mib"] < 200
+    assert abs(measured["mib"]) < 200, "this process also frees memory of other tests"

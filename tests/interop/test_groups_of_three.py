@@ -1,7 +1,8 @@
 """Groups of three other Kafka clients: one joins, one leaves, one is killed, all return.
 
-The same test runs on a real Kafka and on kohort's broker with each client. Each member and each
-producer is a process.
+The same test runs on kohort's broker and on a real Kafka with each client; on the real Kafka with
+one client in an ordinary run, since Kafka only proves the test. Each member and each producer is a
+process.
 """
 
 from __future__ import annotations
@@ -20,7 +21,19 @@ LONG_SESSION_MS = 40_000
 SOON_S = 20
 
 
-@pytest.mark.parametrize("make", MAKES, ids=lambda make: make.name)
+BROKERS_AND_MAKES = [
+    pytest.param(
+        broker,
+        make,
+        id=f"{broker}-{make.name}",
+        marks=pytest.mark.long if broker == "kafka" and make is not CONFLUENT else (),
+    )
+    for make in MAKES
+    for broker in ("kafka", "kohort")
+]
+
+
+@pytest.mark.parametrize(("bootstrap", "make"), BROKERS_AND_MAKES, indirect=["bootstrap"])
 def test_a_group_of_three_loses_and_doubles_nothing(
     make: Make, bootstrap: str, tmp_path: Path
 ) -> None:

@@ -18,10 +18,9 @@ from kohort.lab.coverage import ALL, CoverageMarks
 from kohort.lab.random_plans import MODES, draw
 from kohort.lab.runs import Report, run_plan
 
-SEEDS = 40
+SEEDS = 30
 SHARE = 10
 """The number of seeds in one test."""
-SEEDS_FOR_COVERAGE = 30
 
 COMMON = {
     "CoordinatorStalled",
@@ -94,7 +93,7 @@ def test_drawn_worlds_break_no_promise(mode: str, first: int) -> None:
 @pytest.mark.timeout(300)
 def test_drawn_worlds_reach_the_rare_branches() -> None:
     found = frozenset[str]().union(
-        *(reached(mode, seed)[1] for mode in MODES for seed in range(SEEDS_FOR_COVERAGE))
+        *(reached(mode, seed)[1] for mode in MODES for seed in range(SEEDS))
     )
     assert found >= COMMON
     assert len(found) > len(ALL) * 3 // 4, sorted(ALL - found)

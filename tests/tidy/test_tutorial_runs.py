@@ -69,7 +69,7 @@ def test_the_tutorial(terminals: Terminals) -> None:
     terminals.until("two", lambda said: owned(said) == 3, SPARK_PATIENCE_S)
     terminals.until("one", lambda said: owned(said) == 3)
     described = terminals.run("describe", *tutorial.words("groups describe"))
-    assert len(set(re.findall(r"kohort-[0-9a-f-]{36}", described))) == 2
+    assert len(set(re.findall(r"application-\d-[0-9a-f-]{36}", described))) == 2
 
     two.kill()
     terminals.until("one", lambda said: owned(said) == 6)
