@@ -9,9 +9,12 @@ in the child: its calls would wait for threads that do not exist, or speak on th
 
 from __future__ import annotations
 
+import logging
 import os
 from typing import Final, Protocol
 from weakref import WeakSet
+
+LOG: Final = logging.getLogger(__name__)
 
 FORKED: Final = (
     "made in the parent process, before os.fork(): make a new one in this process. The parent's "
@@ -37,7 +40,10 @@ def watch(made: Forkable) -> None:
 
 def _tell() -> None:
     for each in list(_alive):
-        each._after_fork()
+        try:
+            each._after_fork()
+        except Exception:  # all others must be told all the same
+            LOG.exception("%r cannot be told that this process is a child", each)
 
 
 os.register_at_fork(after_in_child=_tell)
