@@ -22,6 +22,7 @@ from tests.client.stage import until
 
 from kohort import Consumer
 from kohort.broker.embedded import EmbeddedBroker
+from kohort.client import forking
 from kohort.client.errors import CommitFailed, DeserializationFailed, WrongUse
 from kohort.client.membership import GroupMembership
 
@@ -211,3 +212,27 @@ def test_a_child_process_cannot_use_a_consumer_and_the_parent_goes_on(
         read(consumer, 5)
     consumer.close()
     assert committed(broker)[TP0] == PROCESSED + 5
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+def test_a_child_process_tells_all_objects_although_some_raise() -> None:
+    told: list[int] = []
+
+    class Made:
+        def __init__(self, number: int) -> None:
+            self.number = number
+            forking.watch(self)
+
+        def _after_fork(self) -> None:
+            if self.number % 2:
+                raise AttributeError("keep")
+            told.append(self.number)
+
+    made = [Made(number) for number in range(20)]  # told in any order
+
+    def child() -> None:
+        assert sorted(told) == [*range(0, 20, 2)]
+
+    assert in_a_child(child) == 0
+    assert not told, "the parent is no child"
+    assert len(made) == 20

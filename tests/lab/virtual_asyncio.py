@@ -353,6 +353,8 @@ class LabFetcher:
         problems, self._problems = self._problems, []
         return problems
 
+    def keep(self) -> None: ...
+
     def close(self) -> None:
         self._at.clear()
 

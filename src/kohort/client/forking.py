@@ -42,7 +42,7 @@ def _tell() -> None:
     for each in list(_alive):
         try:
             each._after_fork()
-        except Exception:  # all others must be told all the same
+        except Exception:  # the others must be told, too
             LOG.exception("%r cannot be told that this process is a child", each)
 
 
