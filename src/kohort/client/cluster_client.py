@@ -10,7 +10,8 @@ import random
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from contextlib import closing
 from typing import Any, TypeVar
 
 from kohort.client.client_loop import ClientLoop
@@ -159,9 +160,12 @@ class ClusterClient:
     def wait(self, request_id: RequestId) -> Any:
         """The response to a request that was posted. Raises the errors of `request`."""
         try:
-            return self._next_answer(request_id).message
+            answer = self._next_answer(request_id)
         finally:
             self.forget(request_id)
+        if answer.error is not None:
+            raise request_failure(answer.error)
+        return answer.message
 
     def forget(self, request_id: RequestId) -> None:
         """Skip the responses to a request that are still to come."""
@@ -189,14 +193,11 @@ class ClusterClient:
         """
         self.check_partitions(partitions, deadline)
         request_id = self.post_leaders(request_class, partitions, build, deadline)
-        left = len(partitions)
-        try:
-            while left:
-                answer = self._next_answer(request_id)
-                left -= len(answer.partitions)
-                yield answer.message
-        finally:
-            self.forget(request_id)
+        with closing(self.answers(request_id, partitions)) as answers:
+            for _, answer in answers:
+                if isinstance(answer, ClientError):
+                    raise answer
+                yield answer
 
     def post_leaders(
         self,
@@ -218,7 +219,7 @@ class ClusterClient:
 
     def answers(
         self, request_id: RequestId, partitions: Sequence[TopicPartition]
-    ) -> Iterator[tuple[Sequence[TopicPartition], Any]]:
+    ) -> Generator[tuple[Sequence[TopicPartition], Any], None, None]:
         """Wait for the responses to a request that was posted for these partitions.
 
         Yields the partitions of each response with the response, or with the ClientError in its
@@ -227,7 +228,7 @@ class ClusterClient:
         left = len(partitions)
         try:
             while left:
-                answer = self._waited(request_id)
+                answer = self._next_answer(request_id)
                 # A request to one node does not say which partitions are in it.
                 mine = answer.partitions or partitions
                 left -= len(mine)
@@ -237,12 +238,6 @@ class ClusterClient:
             self.forget(request_id)
 
     def _next_answer(self, request_id: RequestId) -> Answered:
-        answer = self._waited(request_id)
-        if answer.error is not None:
-            raise request_failure(answer.error)
-        return answer
-
-    def _waited(self, request_id: RequestId) -> Answered:
         answers = self._answers[request_id]
         if not answers:
             self._loop.run_until(lambda: answers)
