@@ -83,6 +83,8 @@ SMALL = {
     "drawing": ["--partitions", "50", "--members", "10", "--frames", "20"],
     "explain": ["--mib", "1", "--rounds", "1"],
     "gap": ["--hold", "1", "--rounds", "1"],
+    "history": ["--facts", "100000", "--files", "2"],
+    "many_partitions": ["--partitions", "50", "--seconds", "5"],
     "memory": ["--partitions", "20", "--settle", "1"],
 }
 """Arguments for a run that takes seconds; the pipeline has no small size."""

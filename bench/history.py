@@ -138,7 +138,8 @@ def with_kohort(
         sys.executable, "-m", "kohort", "spark", "history", *map(str, paths),
         "--output", str(output), "--master", f"local[{cores}]", "--top", "1",
     ]  # fmt: skip
-    meter = CpuMeter({"worker_daemon": "workers", "java": "JVM", "spark history": "command"})
+    # Java names the daemon of workers, too.
+    meter = CpuMeter({"bin/java": "JVM", "worker_daemon": "workers", "spark history": "command"})
     before = meter.seconds()
     begun = time.perf_counter()
     over = threading.Event()

@@ -169,7 +169,7 @@ class LogReader:
         return self._complete(self._event(wording, values, frame, place))
 
     def _of_group(self, row: Event) -> Event:
-        """A row of a table without a column for the group has that of the line in front of it."""
+        """A row of a table without a column for groups is about the group of the line in front."""
         group, number = self._listed
         if row.group or row.place.line - number > _LINES_OF_A_RECORD:
             return row
