@@ -6,7 +6,9 @@
 All sides run in one Spark session on ``local[2]`` and read the same topic with ``availableNow``.
 Sides into a table: kohort's pipeline writes its exactly-once table, ``kohort`` without Spark's rows
 (ADR 0074), ``rows`` through them. The ``peer`` (Spark's JVM source) writes Spark's plain Parquet,
-key and value only, with the same Parquet codec. ``kohort-noop`` and ``peer-noop`` drop the rows.
+key and value only, with the same Parquet codec. ``kohort-noop`` and ``peer-noop`` drop the rows
+after key and value were chosen. ``prepared-noop`` drops rows that a source in Python hands over
+without any work: the least for all such sources.
 The peer gets large fetches and large polls (``PEER_SETTINGS``); all get the same limit of a
 micro-batch. A value is a number and a part of the events of a web server, as JSON.
 
@@ -179,7 +181,12 @@ class Measurement:
         print(f"{case}: median of {turns - first} rounds after {first} rounds of warming up")
         rows = [self._row(side, rounds[first:]) for side, rounds in self._rounds.items()]
         cpu = {row["side"]: row["cpu_us_a_row"] for row in rows}
-        for side, peer in (("kohort", "peer"), ("rows", "peer"), ("kohort-noop", "peer-noop")):
+        for side, peer in (
+            ("kohort", "peer"),
+            ("rows", "peer"),
+            ("kohort-noop", "peer-noop"),
+            ("prepared-noop", "peer-noop"),
+        ):
             if {side, peer} <= cpu.keys():
                 print(f"  {side} has {cpu[side] / cpu[peer]:.2f} times the CPU of {peer}")
         warm = "" if warm_ups < turns else "; time was over before all sides were warm"
@@ -337,8 +344,8 @@ def main() -> None:
                 with start_broker(case.broker, folder / "broker") as bootstrap:
                     feed(bootstrap, case, given.partitions)
                     setting = Setting(
-                        spark=spark, bootstrap=bootstrap, topic=case.topic, batch=case.batch,
-                        folder=folder, meter=meter,
+                        spark=spark, bootstrap=bootstrap, topic=case.topic, records=case.records,
+                        value_bytes=case.value_bytes, batch=case.batch, folder=folder, meter=meter,
                     )  # fmt: skip
                     deadline = begun + given.seconds
                     measured = Measurement(case, setting, sides, given.rounds, deadline)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench.cpu import CpuMeter
+from bench.prepared_rows import PreparedSource
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -96,6 +97,8 @@ class Setting:
     spark: SparkSession
     bootstrap: str
     topic: str
+    records: int
+    value_bytes: int
     batch: int
     folder: Path
     meter: CpuMeter
@@ -132,8 +135,22 @@ def kohort_noop(setting: Setting) -> Round:
         setting.spark.readStream.format("kohort")
         .option("kafka.group.id", _group(setting))
         .option("readTasks", "2")
+        .option("columns", "key,value")
     )
     return _dropped(_load(setting, records), setting)
+
+
+def prepared_noop(setting: Setting) -> Round:
+    """Hand prepared rows over from Python, and drop them: the least for any source in Python."""
+    setting.spark.dataSource.register(PreparedSource)
+    records = (
+        setting.spark.readStream.format("prepared")
+        .option("rows", setting.records)
+        .option("valueBytes", setting.value_bytes)
+        .option("maxOffsetsPerTrigger", setting.batch)
+        .load()
+    )
+    return _dropped(records, setting)
 
 
 def peer_table(setting: Setting) -> Round:
@@ -158,6 +175,7 @@ SIDES: Final[dict[str, Callable[[Setting], Round]]] = {
     "rows": partial(kohort_table, plain_reads=False),
     "kohort-noop": kohort_noop,
     "peer-noop": peer_noop,
+    "prepared-noop": prepared_noop,
 }
 
 
@@ -200,7 +218,10 @@ def _watch(query: StreamingQuery, meter: CpuMeter) -> Round:
     while active:
         time.sleep(0.05)
         active = query.isActive
-        for progress in query.recentProgress:
+        last = query.lastProgress
+        # All progress costs more, and this loop's CPU counts.
+        news = query.recentProgress if last is not None and int(last["batchId"]) > seen else []
+        for progress in news:
             number, rows = int(progress["batchId"]), int(progress["numInputRows"])
             if number > seen and rows:
                 seen = number

@@ -25,7 +25,7 @@ pytest.importorskip("pyarrow", reason="pip install 'kohort[arrow]'")
 
 from kohort.fetch import columns as decoding
 from kohort.fetch import numpy_decoder
-from kohort.fetch.columns import to_arrow
+from kohort.fetch.columns import COLUMNS, WITH_HEADERS, to_arrow
 from kohort.fetch.rows import Run
 from kohort.fetch.sections import Damaged, Section
 
@@ -104,7 +104,7 @@ def expected(place: TopicPartition, batches: Sequence[bytes]) -> list[dict[str, 
 
 
 def rows_of(runs: Sequence[Run]) -> list[dict[str, Any]]:
-    decoded = to_arrow(runs, headers=True)
+    decoded = to_arrow(runs, WITH_HEADERS)
     decoded.validate(full=True)
     times = decoded.schema.get_field_index("timestamp")
     decoded = decoded.set_column(times, "timestamp", decoded.column(times).cast("int64"))
@@ -128,6 +128,21 @@ def test_columns_equal_the_records_decoded_one_by_one(
     ]
     kept = [r for r in wanted if begin <= r["offset"] < end]
     assert rows_of(runs) == kept + expected(OTHER, others)
+
+
+@pytest.mark.parametrize("decoder", DECODERS)
+def test_chosen_columns_come_in_their_order_with_the_same_values(decoder: str) -> None:
+    use(decoder)
+    records = [Record(b"k", None, headers=[("h", b"1")]), Record(None, b"v", 7)]
+    runs = [
+        Run(place, sections([build_batch(records, base_offset=at)]), 0, 2**62)
+        for place, at in ((PLACE, 5), (OTHER, 0))
+    ]
+    whole = to_arrow(runs, WITH_HEADERS)
+    for columns in ([name] for name in WITH_HEADERS):
+        assert to_arrow(runs, columns) == whole.select(columns)
+    assert to_arrow(runs, WITH_HEADERS[::-1]) == whole.select(WITH_HEADERS[::-1])
+    assert to_arrow(runs) == whole.select(COLUMNS)
 
 
 @st.composite
@@ -159,7 +174,7 @@ def damaged_logs(draw: st.DrawFn) -> list[Section]:
 def decoded(decoder: str, runs: Sequence[Run], *, headers: bool) -> Any:
     use(decoder)
     try:
-        batch = to_arrow(runs, headers=headers)
+        batch = to_arrow(runs, WITH_HEADERS if headers else COLUMNS)
     except Damaged as error:
         return error.partition, error.offset
     batch.validate(full=True)
@@ -213,7 +228,7 @@ def test_offsets_that_go_back_between_batches_are_damage(decoder: str) -> None:
 @pytest.mark.parametrize("decoder", DECODERS)
 def test_no_sections_give_no_rows(decoder: str) -> None:
     use(decoder)
-    assert to_arrow([Run(PLACE, [], 0, 10)], headers=True).num_rows == 0
+    assert to_arrow([Run(PLACE, [], 0, 10)], WITH_HEADERS).num_rows == 0
     empty = parse_header(build_batch([Record(None, None)]))._replace(record_count=0)
     assert to_arrow([Run(PLACE, [Section(empty, b"")], 0, 10)]).num_rows == 0
 
@@ -232,7 +247,7 @@ def test_the_first_rows_import_nothing_for_which_an_event_loop_would_stand_still
     """``pa.array`` and ``pa.scalar`` import pandas, if it is there, with their first call."""
     program = """
 import sys
-from kohort.fetch.columns import to_arrow
+from kohort.fetch.columns import WITH_HEADERS, to_arrow
 from kohort.fetch.rows import Run
 from kohort.fetch.sections import Section
 from kohort.model.ids import TopicPartition
@@ -241,7 +256,7 @@ from kohort.storage.records import Record, build_batch
 before = set(sys.modules)
 batch = build_batch([Record(b"k", None, headers=[("a", b"b")]), Record(None, b"v")])
 section = Section(parse_header(batch), batch[HEADER_SIZE:])
-assert to_arrow([Run(TopicPartition("t", 0), [section], 0, 9)], headers=True).num_rows == 2
+assert to_arrow([Run(TopicPartition("t", 0), [section], 0, 9)], WITH_HEADERS).num_rows == 2
 print(sorted(name for name in set(sys.modules) - before if "." not in name))
 """
     done = subprocess.run(

@@ -199,7 +199,8 @@ def columns(data: bytes) -> bool:
         decoding._Chosen.decode = staticmethod(decode)
         try:
             run = Run(place, [Section(header, data[1:])], 0, 100)
-            found.append(decoding.to_arrow([run], headers=bool(data[0] & 1)).to_pydict())
+            wanted = decoding.WITH_HEADERS if data[0] & 1 else decoding.COLUMNS
+            found.append(decoding.to_arrow([run], wanted).to_pydict())
         except Damaged as error:
             found.append(str(error.offset))
         finally:

@@ -294,7 +294,7 @@ def test_a_topic_that_was_deleted_and_made_again_is_an_error(
         run(source, "SELECT value FROM records")
 
 
-def test_a_user_s_query_on_format_kohort_gets_the_columns_of_spark_s_kafka_source(
+def test_a_user_s_query_on_format_kohort_gets_the_columns_that_it_names(
     spark: Any, feed: MakeFeed, tmp_path: Path
 ) -> None:
     """Without a ledger, with headers, registered by the package pyspark_kohort alone."""
@@ -312,18 +312,18 @@ def test_a_user_s_query_on_format_kohort_gets_the_columns_of_spark_s_kafka_sourc
         .option("kafka.group.id", "own-query")
         .option("subscribe", source.topic)
         .option("startingOffsets", "earliest")
-        .option("includeHeaders", "true")
+        .option("columns", "headers, offset,key,value,timestamp,timestamptype,topic,partition")
         .load()
     )
     assert [(f.name, f.dataType.simpleString()) for f in stream.schema] == [
+        ("headers", "array<struct<key:string,value:binary>>"),
+        ("offset", "bigint"),
         ("key", "binary"),
         ("value", "binary"),
-        ("topic", "string"),
-        ("partition", "int"),
-        ("offset", "bigint"),
         ("timestamp", "timestamp"),
         ("timestampType", "int"),
-        ("headers", "array<struct<key:string,value:binary>>"),
+        ("topic", "string"),
+        ("partition", "int"),
     ]
     writer = (
         stream.writeStream.foreachBatch(lambda batch, _: seen.extend(batch.collect()))

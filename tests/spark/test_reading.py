@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import pytest
 from tests.spark.conftest import Feed
 
+from kohort.fetch.columns import WITH_HEADERS
 from kohort.model.ids import TopicPartition
 from kohort.spark.fetching import BatchFetcher, Wanted
 from kohort.spark.planning import Piece
@@ -118,7 +119,7 @@ def test_headers_nulls_and_empty_values_are_kept_apart(feed: Callable[..., Feed]
     source.put([(b"k", b"v")])
     rows = [
         row
-        for batch in read_pieces(source.settings, [piece(source, 0, 0, 3)], headers=True)
+        for batch in read_pieces(source.settings, [piece(source, 0, 0, 3)], columns=WITH_HEADERS)
         for row in batch.to_pylist()
     ]
     assert [(row["key"], row["value"]) for row in rows] == [(None, None), (b"", b""), (b"k", b"v")]

@@ -86,8 +86,8 @@ def test_a_query_runs_again_with_its_noted_settings(spark: Any) -> None:
 
     at = datetime.datetime(2026, 11, 22, 20, tzinfo=datetime.UTC)
     row = (b"k", b"v", "t", 0, 5, at, 0)
-    table = pa.Table.from_arrays([pa.array([v]) for v in row], arrow_schema(headers=False).names)
-    table = table.cast(arrow_schema(headers=False))
+    table = pa.Table.from_arrays([pa.array([v]) for v in row], arrow_schema().names)
+    table = table.cast(arrow_schema())
 
     def kept(zone: str) -> list[int]:
         query = NotedQuery(
@@ -180,3 +180,30 @@ def test_a_query_is_plain_if_it_only_selects_columns(
 
     expected = None if columns is None else tuple(PlainColumn(*column) for column in columns)
     assert apply_sql(spark, records, sql).plain == expected
+
+
+@pytest.mark.parametrize(
+    ("sql", "more"),
+    [
+        ("SELECT value FROM records WHERE timestampType = 0", {"timestampType"}),
+        ("SELECT n FROM (SELECT *, length(value) AS n FROM records)", set()),
+        ("SELECT * EXCEPT (timestamp) FROM records", {"timestampType"}),
+        (
+            "WITH a AS (SELECT timestamp t, value v FROM records) SELECT hour(t) AS h FROM a",
+            {"timestamp"},
+        ),
+        (
+            "FROM records |> SELECT timestamp AS t, timestampType |> DROP timestampType",
+            {"timestamp"},
+        ),
+        ("FROM records |> WHERE hour(timestamp) > 2 |> SELECT value", {"timestamp"}),
+        ("SELECT upper(timestamp) AS timestampType FROM records", {"timestamp"}),
+        ("FROM records", {"timestamp", "timestampType"}),
+    ],
+)
+def test_a_query_tells_the_columns_of_the_record_that_it_uses(
+    spark: Any, records: Any, sql: str, more: set[str]
+) -> None:
+    from kohort.spark.rowwise import CARRIED, apply_sql
+
+    assert apply_sql(spark, records, sql).used == {*CARRIED} | more

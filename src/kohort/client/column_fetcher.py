@@ -316,7 +316,7 @@ class ColumnFetcher:
                 for each in portions
             ]
             try:
-                batch, counts = columns.to_arrow_counted(runs, headers=True)
+                batch, counts = columns.to_arrow_counted(runs, columns.WITH_HEADERS)
             except Damaged as damage:
                 self._damage = damage
                 self._rewind(damage)

@@ -9,7 +9,7 @@ to load (``load``). The one of numpy is there at once, and tests compare the two
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby, pairwise
 from typing import Final
 
@@ -20,16 +20,22 @@ from kohort.fetch import numpy_decoder
 from kohort.fetch.rows import Malformed, Rows, Run, array_of
 from kohort.fetch.sections import Damaged
 
-_FIELDS: Final = [
-    ("key", pa.binary()),
-    ("value", pa.binary()),
-    ("topic", pa.string()),
-    ("partition", pa.int32()),
-    ("offset", pa.int64()),
-    ("timestamp", pa.timestamp("us", tz="UTC")),
-    ("timestampType", pa.int32()),
-]
-_HEADERS: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+HEADERS: Final = "headers"
+_WITH_TEXT: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+_TYPES: Final[Mapping[str, pa.DataType]] = {
+    "key": pa.binary(),
+    "value": pa.binary(),
+    "topic": pa.string(),
+    "partition": pa.int32(),
+    "offset": pa.int64(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "timestampType": pa.int32(),
+    HEADERS: _WITH_TEXT,
+}
+WITH_HEADERS: Final = tuple(_TYPES)
+"""All columns of Spark's Kafka source."""
+COLUMNS: Final = tuple(name for name in _TYPES if name != HEADERS)
+"""The columns that it has unless headers are asked for."""
 
 _SMALLEST_RECORD: Final = 7
 """Bytes of a record of nulls: its length, attributes, two deltas, two lengths and a count."""
@@ -65,39 +71,37 @@ def is_compiled() -> bool:
     return _Chosen.decode is not numpy_decoder.decode
 
 
-def arrow_schema(*, headers: bool) -> pa.Schema:
-    """The Arrow schema of Spark's Kafka columns."""
-    return pa.schema([*_FIELDS, ("headers", _HEADERS)] if headers else _FIELDS)
+def arrow_schema(columns: Sequence[str] = COLUMNS) -> pa.Schema:
+    """The Arrow schema of columns of Spark's Kafka source, in the given order."""
+    return pa.schema([(name, _TYPES[name]) for name in columns])
 
 
-def to_arrow(runs: Sequence[Run], *, headers: bool = False) -> pa.RecordBatch:
+def to_arrow(runs: Sequence[Run], columns: Sequence[str] = COLUMNS) -> pa.RecordBatch:
     """The records of the runs with ``begin <= offset < end``, run by run, in order of offsets.
 
     Args:
         runs: at least one.
-        headers: whether there is a column with the headers of records.
+        columns: the wanted ones of ``WITH_HEADERS``, at least one.
 
     Raises:
         Damaged: a batch does not hold the records that its header announces.
     """
-    return to_arrow_counted(runs, headers=headers)[0]
+    return to_arrow_counted(runs, columns)[0]
 
 
 def to_arrow_counted(
-    runs: Sequence[Run], *, headers: bool = False
+    runs: Sequence[Run], columns: Sequence[str] = COLUMNS
 ) -> tuple[pa.RecordBatch, list[int]]:
     """As `to_arrow`, and the number of rows of each run."""
+    headers = HEADERS in columns
     for run in runs:
         _check_headers(run)
     try:
         rows = _Chosen.decode(runs, headers)
-        columns = _columns(runs, rows)
-        if headers:
-            columns.append(_with_text(rows.headers))
+        arrays = [_MAKERS[name](runs, rows) for name in columns]
     except Malformed as error:
         raise _located(runs, headers, error) from error
-    batch = pa.RecordBatch.from_arrays(columns, schema=arrow_schema(headers=headers))
-    return batch, rows.counts
+    return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(columns)), rows.counts
 
 
 def _check_headers(run: Run) -> None:
@@ -117,23 +121,19 @@ def _check_headers(run: Run) -> None:
             raise Damaged(run.partition, after.base_offset, why)
 
 
-def _columns(runs: Sequence[Run], rows: Rows) -> list[pa.Array]:
+def _topics(runs: Sequence[Run], rows: Rows) -> pa.Array:
     topics = [  # partitions of one topic at once
         _repeated(topic, sum(count for _, count in group))
         for topic, group in groupby(
             zip(runs, rows.counts, strict=True), key=lambda pair: pair[0].partition.topic
         )
     ]
+    return topics[0] if len(topics) == 1 else pa.concat_arrays(topics)
+
+
+def _partitions(runs: Sequence[Run], rows: Rows) -> pa.Array:
     numbers = np.array([run.partition.partition for run in runs], np.int32)
-    return [
-        rows.keys,
-        rows.values,
-        topics[0] if len(topics) == 1 else pa.concat_arrays(topics),
-        array_of(pa.int32(), np.repeat(numbers, rows.counts)),
-        array_of(pa.int64(), rows.offsets),
-        array_of(_FIELDS[5][1], rows.times * 1_000),
-        array_of(pa.int32(), rows.kinds),
-    ]
+    return array_of(pa.int32(), np.repeat(numbers, rows.counts))
 
 
 def _repeated(text: str, count: int) -> pa.Array:
@@ -145,11 +145,23 @@ def _repeated(text: str, count: int) -> pa.Array:
 
 def _with_text(headers: pa.Array) -> pa.Array:
     if headers.null_count == len(headers):
-        return pa.nulls(len(headers), _HEADERS)
+        return pa.nulls(len(headers), _WITH_TEXT)
     try:
-        return headers.cast(_HEADERS)
+        return headers.cast(_WITH_TEXT)
     except pa.ArrowInvalid as error:
         raise Malformed(f"a header's name is not UTF-8: {error}") from error
+
+
+_MAKERS: Final[Mapping[str, Callable[[Sequence[Run], Rows], pa.Array]]] = {
+    "key": lambda _, rows: rows.keys,
+    "value": lambda _, rows: rows.values,
+    "topic": _topics,
+    "partition": _partitions,
+    "offset": lambda _, rows: array_of(pa.int64(), rows.offsets),
+    "timestamp": lambda _, rows: array_of(_TYPES["timestamp"], rows.times * 1_000),
+    "timestampType": lambda _, rows: array_of(pa.int32(), rows.kinds),
+    HEADERS: lambda _, rows: _with_text(rows.headers),
+}
 
 
 def _located(runs: Sequence[Run], headers: bool, error: Malformed) -> Damaged:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
 import pyarrow as pa
 
-from kohort.fetch.columns import arrow_schema
+from kohort.fetch.columns import COLUMNS, WITH_HEADERS, arrow_schema
 from kohort.spark.layout import DEAD_LETTER, HIDDEN
 from kohort.spark.ledger import ManifestRow, NotedQuery
 
@@ -213,7 +213,7 @@ def as_table(messages: Sequence[Any], *, headers: bool) -> pa.Table:
     ]
     if headers:
         columns.append([_headers(message) for message in messages])
-    schema = arrow_schema(headers=headers)
+    schema = arrow_schema(WITH_HEADERS if headers else COLUMNS)
     arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
     return pa.Table.from_arrays(arrays, schema=schema)
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from kohort.spark.ledger import Ledger
+from kohort.spark.options import record_columns
 from kohort.spark.parquet_sink import table_columns, table_frame
 from kohort.spark.partition_columns import (
     PARTITION_BY,
@@ -24,7 +25,7 @@ from kohort.spark.partition_columns import (
     noted,
 )
 from kohort.spark.rowwise import apply_sql
-from kohort.spark.source import columns_of
+from kohort.spark.source import schema_of
 from kohort.spark.state.sink import state_columns
 from kohort.spark.state.stage import Loaded
 from kohort.spark.table import DELTA, kind_of, open_ledger
@@ -80,7 +81,9 @@ def planned(
         ConfigError: the SQL is wrong, the function does not fit it, or a partition column is
             missing or has a type that cannot be one.
     """
-    query = apply_sql(spark, spark.createDataFrame([], columns_of(headers=headers)), sql)
+    query = apply_sql(
+        spark, spark.createDataFrame([], schema_of(record_columns(headers=headers))), sql
+    )
     columns = table_columns(table_frame(query)) if loaded is None else state_columns(query, loaded)
     check_made(partition_by or (), columns.json())
     return NewTable(schema=columns.json(), partition_by=partition_by or ())

@@ -7,7 +7,8 @@ The names are those of Spark's own Kafka source where that has the same option: 
 ``startingOffsets``, ``minOffsetsPerTrigger``, ``maxTriggerDelay``, ``maxOffsetsPerTrigger``,
 ``includeHeaders``, ``failOnDataLoss``,
 ``kafka.bootstrap.servers`` and any other ``kafka.*`` setting of the client. ``maxBytesPerTrigger``
-is that of Spark's source of files. Case is ignored.
+is that of Spark's source of files. ``columns`` names the columns of the stream (ADR 0086). Case is
+ignored.
 """
 
 from __future__ import annotations
@@ -40,11 +41,24 @@ LOST: Final = (
 )
 """The end of an error message about a log without the records before the position."""
 
+HEADERS: Final = "headers"
+RECORD_COLUMNS: Final[Mapping[str, str]] = {
+    "key": "binary",
+    "value": "binary",
+    "topic": "string",
+    "partition": "int",
+    "offset": "bigint",
+    "timestamp": "timestamp",
+    "timestampType": "int",
+    HEADERS: "array<struct<key: string, value: binary>>",
+}
+"""The columns of Spark's Kafka source, in its order, and their types in Spark."""
+
 _KNOWN: Final = {
     "bootstrap", "subscribe", "subscribepattern", "group.id", "startingoffsets",
     "maxoffsetspertrigger", "maxbytespertrigger", "includeheaders", "failondataloss", "ledger",
     "application", "readtasks", "idlewaitms", "drainfile", "batchintervalms", "wholepartitions",
-    "statecopies", "minoffsetspertrigger", "maxtriggerdelay", "piecesonly",
+    "columns", "statecopies", "minoffsetspertrigger", "maxtriggerdelay", "piecesonly",
 }  # fmt: skip
 _UNITS: Final = {
     "ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3_600, "d": 86_400,
@@ -79,7 +93,8 @@ class SourceOptions:
         min_offsets: a batch waits until so many records wait in the owned partitions; 0 for none.
         max_delay_s: longest time from the beginning of a batch to the next one, if there are
             records but fewer than ``min_offsets``. With ``availableNow`` both have no effect.
-        include_headers: whether to read the headers of records.
+        columns: the columns of the stream, in their order; all but the headers of records unless
+            ``columns`` or ``includeHeaders`` say otherwise.
         pieces_only: make one row for each task, which holds the pieces to read
             (``kohort.spark.plain.reading``); else one row for each record.
         fail_on_data_loss: stop when records were deleted or lost before they were read; else
@@ -101,9 +116,14 @@ class SourceOptions:
     state_copies: Path | None
     min_offsets: int
     max_delay_s: float
-    include_headers: bool
+    columns: tuple[str, ...]
     pieces_only: bool
     fail_on_data_loss: bool
+
+
+def record_columns(*, headers: bool) -> tuple[str, ...]:
+    """The columns of Spark's Kafka source, with headers on demand."""
+    return tuple(name for name in RECORD_COLUMNS if headers or name != HEADERS)
 
 
 def parse_options(given: Mapping[str, str]) -> SourceOptions:
@@ -156,7 +176,7 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         state_copies=state_copies,
         min_offsets=_min_offsets(options),
         max_delay_s=_time(options, "maxtriggerdelay", "15m"),
-        include_headers=_word(options, "includeheaders", "false", "true", "false") == "true",
+        columns=_columns(options),
         pieces_only=_word(options, "piecesonly", "false", "true", "false") == "true",
         fail_on_data_loss=_word(options, "failondataloss", "true", "true", "false") == "true",
     )
@@ -199,6 +219,26 @@ def _topics(options: Mapping[str, str]) -> tuple[str, ...]:
                 "digits, '.', '_' and '-'"
             )
     return tuple(topics)
+
+
+def _columns(options: Mapping[str, str]) -> tuple[str, ...]:
+    headers = _word(options, "includeheaders", "false", "true", "false") == "true"
+    given = options.get("columns")
+    if given is None:
+        return record_columns(headers=headers)
+    known = {name.lower(): name for name in RECORD_COLUMNS}
+    wanted = [part.strip().lower() for part in given.split(",")]
+    if len({*wanted} & known.keys()) != len(wanted):
+        raise ConfigError(
+            f"option columns is {given!r}, expected some of {', '.join(RECORD_COLUMNS)}, each "
+            "once, with commas between"
+        )
+    if headers and HEADERS not in wanted:
+        raise ConfigError(
+            f"option columns is {given!r} and includeHeaders is true: name {HEADERS} in columns, "
+            "or leave includeHeaders out"
+        )
+    return tuple(known[name] for name in wanted)
 
 
 def _path(options: Mapping[str, str], name: str) -> Path | None:

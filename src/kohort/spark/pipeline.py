@@ -10,7 +10,7 @@ import logging
 import os
 import threading
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -20,6 +20,7 @@ from typing import Final
 from py4j.protocol import Py4JError
 from pyspark.errors.exceptions.base import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamReader
 
@@ -31,7 +32,13 @@ from kohort.spark.failures import PipelineFailed, PythonLate, explained
 from kohort.spark.kafka_topics import KafkaTopics
 from kohort.spark.ledger import Ledger
 from kohort.spark.new_tables import check_partitions, is_begun, planned
-from kohort.spark.options import DEFAULT_LIMIT_BYTES, SourceOptions, parse_options
+from kohort.spark.options import (
+    DEFAULT_LIMIT_BYTES,
+    RECORD_COLUMNS,
+    SourceOptions,
+    parse_options,
+    record_columns,
+)
 from kohort.spark.parquet_sink import SMALL_ROW, ParquetSink
 from kohort.spark.partition_columns import NewTable
 from kohort.spark.plain.sink import PlainSink
@@ -45,7 +52,7 @@ from kohort.spark.session import (
     stop_sources,
     stop_workers,
 )
-from kohort.spark.source import KohortDataSource, columns_of
+from kohort.spark.source import KohortDataSource, schema_of
 from kohort.spark.state.copies import COPIES
 from kohort.spark.state.sink import StateSink, check_state
 from kohort.spark.state.stage import Loaded, load_stage
@@ -274,24 +281,25 @@ class Application:
     def _make_sink(self, source: DataStreamReader, options: Mapping[str, str]) -> ParquetSink:
         spark, ledger, sql = self.spark, self.ledger, self.config.sql
         output, application = self.config.output.resolve(), options["application"]
+        config = self.config
+        names = record_columns(headers=config.headers)
+        # Analyzed first without the stream: it tells the columns that the stream needs.
+        query = apply_sql(spark, spark.createDataFrame([], schema_of(names)), sql)
         if self.loaded is not None:
             copies = options.get("stateCopies")
             return StateSink(
                 output,
                 ledger,
                 application,
-                apply_sql(spark, source.load(), sql),
+                apply_sql(spark, _stream(source, names, query.used), sql),
                 loaded=self.loaded,
                 copies=Path(copies) if copies else None,
             )
         check_state(ledger, output, None)
         # A plain query never runs on Spark, so its records may be any frame with their columns.
-        config = self.config
-        columns = columns_of(headers=config.headers)
-        query = apply_sql(spark, spark.createDataFrame([], columns), sql)
         evolve = config.evolve
         if query.plain is None or evolve or config.headers or not config.plain_reads:
-            query = apply_sql(spark, source.load(), sql)
+            query = apply_sql(spark, _stream(source, names, query.used), sql)
             return ParquetSink(output, ledger, application, query, evolve=evolve)
         return PlainSink(
             output,
@@ -339,6 +347,17 @@ class Application:
 
 def _nothing() -> None:
     pass
+
+
+def _stream(source: DataStreamReader, names: Sequence[str], used: frozenset[str]) -> DataFrame:
+    """The records with all columns, so that the SQL means the same; unused ones are NULL."""
+    loaded = source.option("columns", ",".join(name for name in names if name in used)).load()
+    return loaded.select(
+        *(
+            F.col(name) if name in used else F.lit(None).cast(RECORD_COLUMNS[name]).alias(name)
+            for name in names
+        )
+    )
 
 
 def _source_options(config: PipelineConfig, checkpoint: Path) -> dict[str, str]:

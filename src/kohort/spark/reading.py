@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from kohort.client.config import ClientSettings
 from kohort.client.errors import ClientError
-from kohort.fetch.columns import load, to_arrow
+from kohort.fetch.columns import COLUMNS, load, to_arrow
 from kohort.fetch.requests import Remedy
 from kohort.fetch.rows import Run
 from kohort.fetch.sections import Section
@@ -47,7 +47,7 @@ def read_pieces(
     settings: ClientSettings,
     pieces: Sequence[Piece],
     *,
-    headers: bool = False,
+    columns: Sequence[str] = COLUMNS,
     fail_on_data_loss: bool = True,
     patience_s: float = 120.0,
 ) -> Generator[pa.RecordBatch, None, None]:
@@ -56,7 +56,7 @@ def read_pieces(
     Args:
         settings: settings of the cluster and of fetching.
         pieces: the pieces to read.
-        headers: whether to read the headers of records too.
+        columns: the wanted columns, see ``kohort.fetch.columns``.
         fail_on_data_loss: raise if the begin of a piece was deleted from the log; else continue
             with the first offset that is left.
         patience_s: how long to wait without any new record.
@@ -67,7 +67,7 @@ def read_pieces(
     """
     reading = _Reading(settings, pieces, fail_on_data_loss, patience_s)
     for runs in reading:
-        yield to_arrow(runs, headers=headers)
+        yield to_arrow(runs, columns)
 
 
 def warm_up(settings: ClientSettings) -> None:

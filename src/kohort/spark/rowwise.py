@@ -64,6 +64,7 @@ class RowwiseQuery:
         unrepeatable: why a second run may drop other records; None if it drops the same ones.
         dead_letters: whether the query has a ``dead_letter`` column.
         plain: the record's columns behind ``columns``; None if the query computes anything.
+        used: names of the record's columns that the query reads, or that each row carries.
         headers: whether the records have their headers.
     """
 
@@ -74,6 +75,7 @@ class RowwiseQuery:
     unrepeatable: str | None
     dead_letters: bool
     plain: tuple[PlainColumn, ...] | None
+    used: frozenset[str]
     headers: bool
 
 
@@ -113,6 +115,7 @@ def apply_sql(spark: SparkSession, records: DataFrame, sql: str) -> RowwiseQuery
         unrepeatable=_unrepeatable(jvm, analyzed),
         dead_letters=dead_letters,
         plain=None if dead_letters else _plain(analyzed, source, names),
+        used=source.used_by(analyzed) | {*CARRIED},
         headers="headers" in source.attributes,
     )
 
@@ -127,6 +130,20 @@ class _View:
 
     def is_source(self, node: Any) -> bool:
         return bool({attribute.exprId() for attribute in items(node.output())} == self.ids)
+
+    def used_by(self, plan: Any) -> frozenset[str]:
+        """The names of the columns that the result of an analyzed plan over the view needs."""
+        used = {attribute.exprId() for attribute in items(plan.output())}
+        node = plan
+        while node.nodeName() != "View":
+            needing = [node]
+            if node.nodeName() == "Project":
+                needing = [one for one in items(node.projectList()) if one.exprId() in used]
+                used = set()
+            for one in needing:
+                used.update(each.exprId() for each in items(one.references().toSeq()))
+            node = next(items(node.children()))
+        return frozenset(name for name, one in self.attributes.items() if one.exprId() in used)
 
 
 def _plain(plan: Any, source: _View, names: list[str]) -> tuple[PlainColumn, ...] | None:

@@ -15,7 +15,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
@@ -29,7 +29,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from kohort.host.log_lines import set_up_from_environment
-from kohort.spark.options import SourceOptions, parse_options
+from kohort.spark.options import RECORD_COLUMNS, SourceOptions, parse_options, record_columns
 from kohort.spark.planning import Piece
 
 if TYPE_CHECKING:
@@ -37,19 +37,18 @@ if TYPE_CHECKING:
 
     from kohort.spark.driver import SourceDriver
 
-SCHEMA = (
-    "key binary, value binary, topic string, `partition` int, `offset` bigint, "
-    "timestamp timestamp, timestampType int"
-)
 TASKS = "pieces binary"
 """One row for each task, see ``kohort.spark.plain.reading.task_row``."""
-HEADERS = ", headers array<struct<key: string, value: binary>>"
 _SIGTERM_STATUS: Final = 128 + signal.SIGTERM
 
 
-def columns_of(*, headers: bool) -> str:
-    """Spark's Kafka columns, with those of the headers on demand."""
-    return SCHEMA + (HEADERS if headers else "")
+def schema_of(columns: Iterable[str]) -> str:
+    """The schema of a stream with these columns, for Spark."""
+    return ", ".join(f"`{name}` {RECORD_COLUMNS[name]}" for name in columns)
+
+
+SCHEMA = schema_of(record_columns(headers=False))
+"""The columns unless an option says otherwise."""
 
 
 class KohortDataSource(DataSource):
@@ -61,11 +60,9 @@ class KohortDataSource(DataSource):
         return "kohort"
 
     def schema(self) -> str:
-        """Spark's Kafka columns, headers on demand; or the pieces of tasks."""
+        """The chosen columns of Spark's Kafka source; or the pieces of tasks."""
         options = parse_options(self.options)
-        if options.pieces_only:
-            return TASKS
-        return columns_of(headers=options.include_headers)
+        return TASKS if options.pieces_only else schema_of(options.columns)
 
     def streamReader(self, schema: StructType) -> KohortStreamReader:
         """A reader for one query."""
@@ -144,7 +141,7 @@ class KohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         yield from read_pieces(
             self._options.client,
             partition.pieces,
-            headers=self._options.include_headers,
+            columns=self._options.columns,
             fail_on_data_loss=self._options.fail_on_data_loss,
         )
 

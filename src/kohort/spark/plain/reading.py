@@ -58,7 +58,10 @@ class PlainReader:
                     warm_up(self.client)
 
     def _read(self, pieces: Sequence[Piece]) -> Iterator[pa.RecordBatch]:
-        for records in read_pieces(self.client, pieces, fail_on_data_loss=self.fail_on_data_loss):
+        used = dict.fromkeys((*PLACE, "key", "value", *(each.name for each in self.columns)))
+        for records in read_pieces(
+            self.client, pieces, columns=[*used], fail_on_data_loss=self.fail_on_data_loss
+        ):
             columns = [records.column(name) for name in PLACE]
             columns.append(record_hashes(records.column("key"), records.column("value")))
             columns += [_selected(records, column) for column in self.columns]
