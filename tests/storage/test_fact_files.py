@@ -265,3 +265,43 @@ def test_a_next_life_appends_behind_the_last_whole_line(tmp_path: Path) -> None:
     assert next_life(path) == 3
     found = read_history(path)
     assert [r.incarnation for r in found.facts] == [1, 2]
+
+
+@pytest.mark.parametrize("name", ["h.jsonl", "h.parquet"])
+def test_skipped_kinds_are_counted_and_the_others_keep_their_numbers(
+    tmp_path: Path, name: str
+) -> None:
+    facts = history(*EVERY, source='a","is":"PersistFailed","f":{}')
+    path = tmp_path / name
+    write_history(path, facts)
+    opened = OpenHistory([path], frozenset({"PersistFailed", "SessionUnconfirmed"}))
+    kept = [r for r in facts if not isinstance(r.fact, PersistFailed | SessionUnconfirmed)]
+    for _ in range(2):
+        assert list(opened) == kept
+        assert opened.skipping.count == len(facts) - len(kept) > 0
+
+
+def test_facts_of_several_lives_are_numbered_anew_and_none_is_skipped(tmp_path: Path) -> None:
+    path = tmp_path / "h.jsonl"
+    facts = history(*[make(PersistFailed)] * 3)
+    write_history(path, facts)
+    with path.open("a") as out:
+        out.write(f"{Header().line()}\n{fact_line(facts[2])}\n")
+    opened = OpenHistory([path], frozenset({"PersistFailed"}))
+    assert [r.sequence for r in opened] == [1, 2, 3, 4]
+    assert opened.skipping.count == 0
+
+
+@pytest.mark.parametrize("text", ["{", '{"a":1},{}', "[]", "7"])
+def test_a_row_of_parquet_without_fields_is_named(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "h.parquet"
+    write_history(path, history(*[make(PersistFailed)] * 3))
+    pq = pytest.importorskip("pyarrow.parquet")
+    table = pq.read_table(path)
+    texts = table["fact"].to_pylist()
+    texts[1] = text
+    pq.write_table(table.set_column(5, table.schema.field(5), [texts]), path)
+    going = iter(OpenHistory([path]))
+    assert next(going).sequence == 1
+    with pytest.raises(HistoryFileError, match="row 2: "):
+        next(going)

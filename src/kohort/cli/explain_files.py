@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kohort.cli.explain_segments import SegmentFile, is_segment
-from kohort.explain.facts import HistoryReader
+from kohort.explain.facts import UNUSED, HistoryReader
 from kohort.explain.reading import Counts, LogReader
 from kohort.explain.told import Told
 from kohort.explain.topic_records import dumped
@@ -67,7 +67,7 @@ class HistoryFile:
     def __init__(self, path: Path) -> None:
         self.name = str(path)
         try:
-            self._history = OpenHistory([path])
+            self._history = OpenHistory([path], UNUSED)
         except HistoryFileError as error:
             raise ConfigError(f"cannot read {path}: {error}") from error
         self._damage = ""
@@ -87,6 +87,7 @@ class HistoryFile:
                 yield from self._reader.read(recorded)
         except HistoryFileError as error:
             self._damage = str(error)
+        self._reader.skipped(self._history.skipping.count)
 
     def position(self) -> int:
         """A history is no part of the progress bar."""

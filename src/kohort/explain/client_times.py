@@ -34,19 +34,19 @@ class ClientTimes:
     def read(self, fact: AnyFact, at: float, source: str) -> Timed | None:
         """The time of the part of the work that ends with this fact; mostly None."""
         found: Timed | None = None
-        match fact:
-            case c.ProcessStarted():
-                found = self._started(fact, at, source)
-            case c.CallbackStarted() | c.CallbackEnded():
-                found = self._called(fact, at, source)
-            case c.PositionSet():
-                found = self._positioned(fact, at, source)
+        match fact:  # in the order of their numbers
             case c.PollReturned():
                 found = self._again("poll", fact, at, source, fact.records)
             case c.RequestSent() if fact.api is GroupApi.HEARTBEAT:
                 found = self._again("heartbeat", fact, at, source)
             case c.CommitSent():
                 found = self._again("commit", fact, at, source)
+            case c.ProcessStarted():
+                found = self._started(fact, at, source)
+            case c.CallbackStarted() | c.CallbackEnded():
+                found = self._called(fact, at, source)
+            case c.PositionSet():
+                found = self._positioned(fact, at, source)
             case _:
                 pass
         return found

@@ -6,10 +6,11 @@ Sources: the log statements of Kafka 1.0 to 4.3 and of the clients that `wording
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 from typing import NamedTuple
+
+from kohort.model.values import value
 
 
 class Side(StrEnum):
@@ -88,7 +89,7 @@ class Kind(StrEnum):
     LISTED_GROUP = "group listed by a tool"
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True, kw_only=False)
 class Place:
     """Where a line stands."""
 
@@ -131,7 +132,7 @@ class Event(NamedTuple):
     """Other values in the line, by name."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class Handed:
     """Records that a client delivered to its application; known from histories only."""
 
@@ -143,7 +144,7 @@ class Handed:
     at: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class Timed:
     """The time that a part of a client's work took; known from histories only."""
 

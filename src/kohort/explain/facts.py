@@ -6,7 +6,7 @@ commits as from logs and from the offsets topic. Must not know: files, clocks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from kohort.explain.client_times import ClientTimes
@@ -25,7 +25,7 @@ from kohort.model.facts import (
     MemberAdded,
     OffsetsCommitted,
 )
-from kohort.model.history_record import AnyFact, Recorded
+from kohort.model.history_record import FACT_TYPES, AnyFact, Recorded
 from kohort.model.instants import MICROS_PER_SECOND
 
 _CALLBACKS: Final = {
@@ -48,6 +48,25 @@ _REFUSALS: Final = {
     ErrorCode.ILLEGAL_GENERATION: Kind.UNKNOWN_MEMBER,
     ErrorCode.FENCED_INSTANCE_ID: Kind.CLIENT_FENCED,
 }
+
+
+UNUSED: Final = frozenset(
+    name
+    for name, kind in FACT_TYPES.items()
+    if not issubclass(kind, Fact)
+    and kind not in _KINDS
+    and kind
+    not in {
+        c.CallbackStarted,
+        c.CallbackEnded,
+        c.RecordsDelivered,
+        c.PositionSet,
+        c.CommitSent,
+        m.PollIntervalExceeded,
+        m.RequestRefused,
+    }
+)
+"""Names of the facts that tell an explanation nothing: requests, answers and writes, mostly."""
 
 
 class HistoryReader:
@@ -73,41 +92,74 @@ class HistoryReader:
         self._members: dict[str, MemberAdded] = {}
         self._times = ClientTimes()
 
-    def read(self, recorded: Recorded) -> Iterator[tuple[float, Told]]:
+    def read(self, recorded: Recorded) -> Iterable[tuple[float, Told]]:
         """Times and values of a fact: mostly one or none."""
+        fact = recorded.fact
         at = self._wall_s + recorded.at / MICROS_PER_SECOND
-        place = Place(self._file, recorded.sequence)
-        for told in self._told(recorded.fact, at, place, recorded.source):
-            yield at, told
-
-    def _told(self, fact: AnyFact, at: float, place: Place, source: str) -> Iterator[Told]:
         if isinstance(fact, Fact):
-            yield from self._coordinators(fact, at, place)
-            return
-        self.log.counts.lines += 1
-        event = _clients(fact)
+            place = Place(self._file, recorded.sequence)
+            return [(at, told) for told in self._coordinators(fact, at, place)]
+        told = self._of_client(fact, at, recorded)
+        counts = self.log.counts
+        counts.lines += 1
+        if told is None:
+            counts.others += 1
+        else:
+            counts.understood += 1
+        timed = self._times.read(fact, at, recorded.source)
+        return [(at, each) for each in (told, timed) if each is not None]
+
+    def skipped(self, count: int) -> None:
+        """Count facts of the kinds in ``UNUSED`` that nobody read."""
+        self.log.counts.lines += count
+        self.log.counts.others += count
+
+    def _of_client(self, fact: AnyFact, at: float, recorded: Recorded) -> Told | None:
         if isinstance(fact, c.RecordsDelivered):
-            yield Handed(
+            return Handed(
                 group=fact.group_id,
-                client=source,
+                client=recorded.source,
                 partition=str(fact.partition),
                 first=fact.first,
                 last=fact.last,
                 at=at,
             )
-        elif event is None:
-            self.log.counts.others += 1
-            if (timed := self._times.read(fact, at, source)) is not None:
-                yield timed
-            return
-        else:
-            instance = self._times.instances.get(source, "")
-            yield event._replace(
-                place=place, at=at, dated=self._dated, source=source, instance=instance
-            )
-        self.log.counts.understood += 1
-        if (timed := self._times.read(fact, at, source)) is not None:
-            yield timed
+        kind = _KINDS.get(type(fact))
+        parts = limit = ""
+        match fact:
+            case c.PollReturned():  # as most facts are
+                pass
+            case c.CallbackStarted() if fact.kind is not c.CallbackKind.ASSIGNED:
+                kind, parts = _CALLBACKS[fact.kind], ", ".join(map(str, fact.partitions))
+            case c.CallbackEnded() if fact.kind is c.CallbackKind.ASSIGNED:
+                kind, parts = _CALLBACKS[fact.kind], ", ".join(map(str, fact.partitions))
+            case m.PollIntervalExceeded():
+                kind, limit = Kind.POLL_EXPIRED, str(fact.limit_ms)
+            case m.RequestRefused():
+                kind = _REFUSALS.get(fact.error)
+            case _:
+                pass
+        if kind is None:
+            return None
+        generation = getattr(fact, "generation_id", -1)
+        details = {"limit": limit} if limit else {}
+        if parts:
+            details["partitions"] = parts
+        return Event(
+            kind=kind,
+            side=Side.CLIENT,
+            place=Place(self._file, recorded.sequence),
+            text=f"{type(fact).__name__} {parts}" if parts else type(fact).__name__,
+            at=at,
+            dated=self._dated,
+            source=recorded.source,
+            maker="kohort",
+            group=getattr(fact, "group_id", ""),
+            member=getattr(fact, "member_id", ""),
+            instance=self._times.instances.get(recorded.source, ""),
+            generation=generation if generation >= 0 else None,
+            details=details,
+        )
 
     def _coordinators(self, fact: Fact, at: float, place: Place) -> Iterator[Told]:
         match fact:
@@ -151,38 +203,3 @@ class HistoryReader:
             rebalance_s=added.rebalance_timeout_ms / 1_000,
             partitions=partitions_of(assignment),
         )
-
-
-def _clients(fact: AnyFact) -> Event | None:
-    """The event of a client's fact, without time and place; None if the fact means no event."""
-    kind = _KINDS.get(type(fact))
-    match fact:
-        case c.CallbackStarted() if fact.kind is not c.CallbackKind.ASSIGNED:
-            return _event(_CALLBACKS[fact.kind], fact, parts=fact.partitions)
-        case c.CallbackEnded() if fact.kind is c.CallbackKind.ASSIGNED:
-            return _event(Kind.ADDED, fact, parts=fact.partitions)
-        case m.PollIntervalExceeded():
-            return _event(Kind.POLL_EXPIRED, fact, limit=str(fact.limit_ms))
-        case m.RequestRefused():
-            kind = _REFUSALS.get(fact.error)
-        case _:
-            pass
-    return None if kind is None else _event(kind, fact)
-
-
-def _event(kind: Kind, fact: AnyFact, parts: tuple[object, ...] = (), limit: str = "") -> Event:
-    generation = getattr(fact, "generation_id", -1)
-    details = {"limit": limit} if limit else {}
-    if parts:
-        details["partitions"] = ", ".join(str(part) for part in parts)
-    return Event(
-        kind=kind,
-        side=Side.CLIENT,
-        place=Place("", 0),
-        text=f"{type(fact).__name__} {details.get('partitions', '')}".strip(),
-        maker="kohort",
-        group=getattr(fact, "group_id", ""),
-        member=getattr(fact, "member_id", ""),
-        generation=generation if generation >= 0 else None,
-        details=details,
-    )

@@ -25,6 +25,7 @@ from kohort.explain.ownership import MOST_KEPT, Owned
 from kohort.explain.stories import Rebalance
 from kohort.model.errors import ProtocolError
 from kohort.model.ids import TopicPartition
+from kohort.model.values import value
 
 Owners: TypeAlias = Mapping[TopicPartition, str]
 Planner: TypeAlias = Callable[
@@ -37,7 +38,7 @@ _MOST_PLANNED: Final = 20_000
 """Partitions times members up to which the exact planner is asked."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class SettledMember:
     """A member in a group's record."""
 
@@ -78,7 +79,7 @@ def topics_of(subscription: bytes) -> frozenset[str]:
         return frozenset()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class Settled:
     """A group's record: a generation with its assignment, or the empty group."""
 
@@ -93,7 +94,7 @@ class Settled:
     """The partition of ``__consumer_offsets`` that holds the record."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class Committed:
     """A commit of a group."""
 

@@ -19,9 +19,10 @@ from kohort.explain.joining import with_clients
 from kohort.explain.ownership import Owned, Ownership
 from kohort.explain.stories import Rebalance
 from kohort.model.ids import TopicPartition
+from kohort.model.values import value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class Bumped:
     """A group has a new epoch."""
 
@@ -32,7 +33,7 @@ class Bumped:
     home: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class ServerMember:
     """A member joined or changed, or is ``gone``."""
 
@@ -47,7 +48,7 @@ class ServerMember:
     home: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class Reconciled:
     """A member has these partitions now, in an epoch; -1: it has left."""
 
