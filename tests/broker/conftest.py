@@ -11,10 +11,11 @@ from contextlib import ExitStack
 from typing import Any, Protocol
 
 import pytest
+from tests.stored_records import iterate_records
 
 from kohort.broker.embedded import EmbeddedBroker
 from kohort.schema import layout_of
-from kohort.storage.records import Record, build_batch, iterate_records
+from kohort.storage.records import Record, build_batch
 from kohort.wire.apis import BY_KEY
 from kohort.wire.codec import decode_response, encode_request
 from kohort.wire.messages import (

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 from tests.broker.conftest import Connect, MakeProduce, bytes_of, loop_of
+from tests.stored_records import iterate_records
 
 from kohort.broker.embedded import EmbeddedBroker
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import TopicPartition
 from kohort.storage.flush_job import FlushJob
-from kohort.storage.records import Record, build_batch, iterate_records
+from kohort.storage.records import Record, build_batch
 from kohort.wire.messages import k08_offset_commit, k09_offset_fetch, k12_heartbeat
 
 PATIENCE_S = 20.0

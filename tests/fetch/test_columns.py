@@ -10,16 +10,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.stored_records import iterate_records
 
 from kohort.model.ids import TopicPartition
 from kohort.storage.record_batch import HEADER_SIZE, LOG_APPEND_TIME_BIT, parse_header
-from kohort.storage.records import (
-    Record,
-    assemble,
-    build_batch,
-    iterate_records,
-    raw_records_of,
-)
+from kohort.storage.records import Record, assemble, build_batch, raw_records_of
 
 pytest.importorskip("pyarrow", reason="pip install 'kohort[arrow]'")
 

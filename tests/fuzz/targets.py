@@ -13,6 +13,7 @@ from random import Random
 
 import google_crc32c
 from tests.embedded.java_connect import encoded, values
+from tests.stored_records import iterate_records
 from tests.wire.oracles import messages
 from tests.wire.samples import Sampler
 
@@ -33,7 +34,7 @@ from kohort.storage.group_records import read_record, write_record
 from kohort.storage.log_config import LogConfig
 from kohort.storage.partition_log import PartitionLog
 from kohort.storage.record_batch import check_batch, parse_header
-from kohort.storage.records import Record, build_batch, iterate_records, keys_and_values
+from kohort.storage.records import Record, build_batch, keys_and_values
 from kohort.wire.codec import (
     FrameSplitter,
     decode_request,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,7 +11,7 @@ from tests.spark.conftest import Feed
 
 from kohort.model.ids import TopicPartition
 from kohort.spark.layout import record_hash
-from kohort.spark.ledger import Committed, NotedQuery, NotedTopic, WrittenFile
+from kohort.spark.ledger import Committed, ManifestRow, NotedQuery, NotedTopic, WrittenFile
 from kohort.spark.offsets import OwnedRange
 from kohort.spark.piece_files import write_files, written_file
 from kohort.spark.planning import pack, pieces_of
@@ -30,6 +31,12 @@ def as_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
             "value": batch.column("value"),
         }
     )
+
+
+def manifest_of(directory: Path) -> list[ManifestRow]:
+    """All committed pieces of a table, by partition and offset."""
+    with closing(open_ledger(directory)) as ledger:
+        return ledger.manifest()
 
 
 def land(

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 from tests.client.stage import until
 from tests.spark.conftest import PATIENCE_S, Feed, run_two
+from tests.spark.tables import manifest_of
 
 from kohort.client.admin import Admin
 from kohort.model.errors import ConfigError
@@ -28,7 +29,7 @@ from kohort.spark.layout import record_hash
 from kohort.spark.missing_rows import SparkQueryRunner
 from kohort.spark.seals import seal_of
 from kohort.spark.sqlite_ledger import LEDGER_PATH, SqliteLedger
-from kohort.spark.table import manifest_of, open_ledger
+from kohort.spark.table import open_ledger
 from kohort.spark.verify import verify
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]

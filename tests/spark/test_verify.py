@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 from tests.spark.conftest import Feed
-from tests.spark.tables import land
+from tests.spark.tables import land, manifest_of
 
 from kohort.cli.table import table as table_command
 from kohort.client.admin import Admin
@@ -26,7 +26,7 @@ from kohort.spark import missing_rows
 from kohort.spark import verify as verifying
 from kohort.spark.ledger import NotedQuery
 from kohort.spark.sqlite_ledger import LEDGER_PATH
-from kohort.spark.table import clean, manifest_of, orphans_of
+from kohort.spark.table import clean, orphans_of
 from kohort.spark.verify import Verdict, verify
 
 pytestmark = pytest.mark.slow

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.examples import examples
+from tests.stored_records import iterate_records
 
 from kohort.storage import compaction
 from kohort.storage.compression import CompressionType
@@ -16,7 +17,7 @@ from kohort.storage.errors import StorageError
 from kohort.storage.faulty_files import UnsyncedLossFiles
 from kohort.storage.log_config import LogConfig
 from kohort.storage.partition_log import PartitionLog
-from kohort.storage.records import Record, build_batch, iterate_records
+from kohort.storage.records import Record, build_batch
 
 NOW = 1_700_000_000_000
 DAY = 24 * 3_600_000

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.examples import examples
+from tests.stored_records import iterate_records
 
 from kohort.storage.errors import StorageError
 from kohort.storage.faulty_files import UnsyncedLossFiles
@@ -23,7 +24,7 @@ from kohort.storage.log_dir import LogDir, Topic
 from kohort.storage.partition_log import PartitionLog
 from kohort.storage.producer_state import BATCHES_REMEMBERED
 from kohort.storage.record_batch import check_batch, iterate_batches, parse_header
-from kohort.storage.records import Record, build_batch, iterate_records
+from kohort.storage.records import Record, build_batch
 
 NOW = 1_700_000_000_000
 SMALL = LogConfig(segment_bytes=1500, index_interval_bytes=150)

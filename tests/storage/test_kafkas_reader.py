@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 from tests.java import java_with_kafka
+from tests.stored_records import iterate_records
 
 from kohort.storage.compression import CompressionType
 from kohort.storage.files import RealFiles
 from kohort.storage.log_config import LogConfig
 from kohort.storage.partition_log import PartitionLog
-from kohort.storage.records import Record, build_batch, iterate_records
+from kohort.storage.records import Record, build_batch
 from kohort.testing.kafka_jars import installed
 from kohort.testing.real_kafka import absence
 

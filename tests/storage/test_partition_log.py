@@ -9,6 +9,7 @@ from functools import partial
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.stored_records import iterate_records
 
 from kohort.model.errors import ErrorCode
 from kohort.storage.compression import CompressionType
@@ -17,7 +18,7 @@ from kohort.storage.faulty_files import UnsyncedLossFiles
 from kohort.storage.log_config import LogConfig
 from kohort.storage.partition_log import PartitionLog
 from kohort.storage.record_batch import iterate_batches, parse_header
-from kohort.storage.records import Record, build_batch, iterate_records
+from kohort.storage.records import Record, build_batch
 
 NOW = 1_700_000_000_000
 DIRECTORY = "/data/t-0"

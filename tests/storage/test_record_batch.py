@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.record.default_records import DefaultRecordBatch as KafkaPythonBatch
 from kafka.record.default_records import DefaultRecordBatchBuilder as KafkaPythonBuilder
+from tests.stored_records import iterate_records
 
 from kohort.model.errors import ErrorCode
 from kohort.storage.compression import CompressionType
@@ -28,7 +29,7 @@ from kohort.storage.record_batch import (
     stored_prefix,
     with_log_append_time,
 )
-from kohort.storage.records import Record, all_have_keys, build_batch, iterate_records
+from kohort.storage.records import Record, all_have_keys, build_batch
 
 NOW = 1_700_000_000_000
 MAX_BYTES = 1 << 20

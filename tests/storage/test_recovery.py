@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from tests.stored_records import iterate_records
 
 from kohort.storage.errors import CorruptLog
 from kohort.storage.faulty_files import UnsyncedLossFiles
@@ -12,7 +13,7 @@ from kohort.storage.files import Files
 from kohort.storage.log_config import LogConfig
 from kohort.storage.partition_log import PartitionLog
 from kohort.storage.record_batch import HEADER_SIZE
-from kohort.storage.records import Record, build_batch, iterate_records
+from kohort.storage.records import Record, build_batch
 
 NOW = 1_700_000_000_000
 DIRECTORY = "/data/t-0"

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 from tests.storage.test_log_dir import NOW, append, lose_everything_unsynced, open_dir, topic
+from tests.stored_records import iterate_records
 
 from kohort.model.errors import ErrorCode
 from kohort.storage.errors import CorruptLog, OffsetOutOfRange, RefusedBatch, RefusedTopic
@@ -14,7 +15,7 @@ from kohort.storage.faulty_files import UnsyncedLossFiles
 from kohort.storage.files import Files, write_file
 from kohort.storage.log_config import LogConfig
 from kohort.storage.log_dir import LogDir
-from kohort.storage.records import Record, build_batch, iterate_records
+from kohort.storage.records import Record, build_batch
 
 
 @pytest.fixture

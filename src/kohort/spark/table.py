@@ -25,7 +25,7 @@ from kohort.spark.layout import (
     is_delta,
     partition_of_file,
 )
-from kohort.spark.ledger import Ledger, ManifestRow
+from kohort.spark.ledger import Ledger
 from kohort.spark.one_host import OneHost
 from kohort.spark.partition_columns import NewTable
 from kohort.spark.postgres_note import DatabaseNote, noted_database, wanting_psycopg
@@ -194,12 +194,6 @@ def _wanting_deltalake() -> Iterator[None]:
         raise ConfigError(
             f"Delta tables need the package {error.name}: run pip install 'kohort[spark]'"
         ) from error
-
-
-def manifest_of(directory: Path) -> list[ManifestRow]:
-    """All committed pieces of a table, by partition and offset; ConfigError without a table."""
-    with closing(open_ledger(directory)) as ledger:
-        return ledger.manifest()
 
 
 def orphans_of(directory: Path) -> list[Orphan]:

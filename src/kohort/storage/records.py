@@ -28,7 +28,6 @@ from kohort.storage.record_batch import (
     NO_SEQUENCE,
     NO_TIMESTAMP,
     BatchHeader,
-    iterate_batches,
 )
 
 Headers = Sequence[tuple[str, bytes | None]]
@@ -101,17 +100,6 @@ def assemble(header: BatchHeader, records: bytes) -> bytes:
     head = HEADER.pack(*header._replace(batch_length=length, crc=0))
     crc = google_crc32c.extend(google_crc32c.value(head[CRC_START:]), section)
     return HEADER.pack(*header._replace(batch_length=length, crc=crc)) + section
-
-
-def iterate_records(data: bytes | memoryview) -> Iterator[Record]:
-    """Every record of the whole batches in ``data``; control batches are skipped.
-
-    Raises:
-        RefusedBatch: bytes that are no batch, or records that do not fit their batch.
-    """
-    for header, batch in iterate_batches(data):
-        if not header.is_control:
-            yield from records_of(header, batch)
 
 
 def records_of(header: BatchHeader, batch: bytes | memoryview) -> Iterator[Record]:
