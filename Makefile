@@ -41,8 +41,8 @@ $(STAMP): pyproject.toml constraints.txt
 	    || { rm -rf "$(VENV)"; echo "$$found cannot make an environment; install its venv part (Debian, Ubuntu: apt-get install python3-venv)" >&2; exit 1; }; \
 	fi
 	@# setuptools first and no build isolation: later set-ups then need no package index.
-	@$(PY) -m pip install -q --disable-pip-version-check -c constraints.txt setuptools
-	@$(PY) -m pip install -q --disable-pip-version-check --no-build-isolation -c constraints.txt -e '.[$(EXTRAS)]'
+	@$(PY) -m pip install -q --disable-pip-version-check $(PIP_ARGS) -c constraints.txt setuptools
+	@$(PY) -m pip install -q --disable-pip-version-check --no-build-isolation $(PIP_ARGS) -c constraints.txt -e '.[$(EXTRAS)]'
 	@touch $@
 
 run: $(STAMP)

