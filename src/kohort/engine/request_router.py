@@ -41,10 +41,10 @@ from kohort.engine.member_outputs import (
     Where,
     request_error,
 )
+from kohort.engine.open_requests import NEVER, OpenRequests
 from kohort.engine.router_events import Ended, Found, Gone, LookupFailed, RouterEvent
 from kohort.member.backoff import Backoff, Entropy
-from kohort.model.deadlines import Deadlines
-from kohort.model.errors import ErrorCode, InvariantViolation
+from kohort.model.errors import ErrorCode
 from kohort.model.ids import ConnectionId, GroupId, TopicPartition
 from kohort.model.instants import Instant, Millis, after, sooner
 from kohort.wire.messages.k03_metadata import MetadataRequest
@@ -54,10 +54,7 @@ _OWN_PATIENCE = frozenset({Purpose.MEMBER, Purpose.NOBODY})
 _OWNED = frozenset({Purpose.OWNER, Purpose.OFFSETS})
 _MOVED = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR})
 _UNREACHED = frozenset({RequestErrorKind.UNAVAILABLE, RequestErrorKind.REFUSED})
-_NEVER = Instant(2**62)
 _REPEATABLE = frozenset({Target.ANY, Target.COORDINATOR})
-_WAKE = 0
-"""Key of the deadline at which a waiting request may be sent; requests have their numbers."""
 
 
 class RequestRouter:
@@ -75,13 +72,8 @@ class RequestRouter:
         self.pool = ConnectionPool(settings.connections, entropy, self.out)
         backoff = Backoff(settings.retry_backoff_ms, settings.retry_backoff_max_ms, entropy)
         self.lookup = CoordinatorLookup(settings.group_id or GroupId(""), backoff)
-        self._requests: dict[int, PendingRequest] = {}
-        self._waiting: dict[int, PendingRequest] = {}
-        self._next_number = 1
-        self._newest_commit = 0
-        """The highest number of a commit that was given to a connection."""
+        self._requests = OpenRequests()
         self._rotation = 0
-        self._deadlines: Deadlines[int] = Deadlines()
 
     # -- opening and ending requests --------------------------------------------------------------
 
@@ -100,8 +92,7 @@ class RequestRouter:
 
         Only `LeadersOf` can end in several: one for each leader.
         """
-        pending = PendingRequest(
-            number=self._next_number,
+        return self._requests.open(
             purpose=purpose,
             subject=subject,
             where=where,
@@ -109,9 +100,6 @@ class RequestRouter:
             build=build,
             expires=after(now, timeout_ms),
         )
-        self._next_number += 1
-        self._enlist(pending)
-        return pending
 
     def open_metadata(self, subject: int, topics: frozenset[str], now: Instant) -> PendingRequest:
         """Ask any node about these topics."""
@@ -129,30 +117,24 @@ class RequestRouter:
         """Repeat a request; its deadline stays."""
         pending.sent_at = None
         pending.not_before = not_before
-        self._enlist(pending)
+        self._requests.enlist(pending)
 
     def hold(self, pending: PendingRequest) -> None:
         """Repeat a request, but not before its ``not_before`` is set anew."""
-        self.again(pending, _NEVER)
+        self.again(pending, NEVER)
 
     def soon(self, now: Instant) -> Instant:
         """When to repeat a request after a temporary failure."""
         return after(now, self._settings.retry_backoff_ms)
 
-    def _enlist(self, pending: PendingRequest) -> None:
-        self._requests[pending.number] = pending
-        if pending.connection is None:
-            self._waiting[pending.number] = pending
-        self._deadlines.arm(pending.number, pending.expires)
-
     def cancel(self, pending: PendingRequest) -> None:
         """End a request without an event; if it was sent, its answer is skipped."""
-        self._end(pending)
+        self._requests.end(pending)
         self._abandon(pending)
 
     def cancel_owned(self, subject: int) -> None:
         """Cancel the owner's request with this id."""
-        for pending in list(self._requests.values()):
+        for pending in self._requests:
             if pending.subject == subject and pending.purpose in _OWNED:
                 self.cancel(pending)
 
@@ -202,71 +184,47 @@ class RequestRouter:
     def shift(self, micros: int) -> None:
         """Move all deadlines: the process was asleep."""
         self.pool.shift(micros)
-        self._deadlines.shift(micros)
+        self._requests.shift(micros)
 
     def next_deadline(self) -> Instant | None:
         """When `advance` is due."""
-        return sooner(self.pool.next_deadline(), self._deadlines.next())
+        return sooner(self.pool.next_deadline(), self._requests.next_deadline())
 
     def advance(self, now: Instant) -> None:
         """Let deadlines pass."""
         if outcomes := self.pool.advance(now):
             self._take(outcomes, now)
-        while (number := self._deadlines.pop_due(now)) is not None:
-            if number != _WAKE:
-                self._expire(self._requests[number], now)
+        for pending in self._requests.expired(now):
+            self._expire(pending, now)
 
     def close(self, now: Instant) -> None:
         """End everything."""
         error = request_error(RequestErrorKind.CLOSED, "the client was closed")
-        for pending in list(self._requests.values()):
+        for pending in self._requests:
             self._fail(pending, error, now)
         self.pool.drop_all("closed")
-        self._waiting.clear()
+        self._requests.waiting.clear()
         self.lookup.wanted = False
 
     def check(self) -> None:
         """Assert every invariant; raises InvariantViolation."""
         self.pool.check()
-        for number, pending in self._requests.items():
-            if (pending.connection is None) != (number in self._waiting):
-                raise InvariantViolation(f"request {number} must wait or be on a connection")
-            if number not in self._deadlines:
-                raise InvariantViolation(f"request {number} has no deadline")
-        if self._waiting.keys() - self._requests.keys():
-            raise InvariantViolation("a finished request waits")
+        self._requests.check()
 
     # -- routing ----------------------------------------------------------------------------------
 
     def drive(self, now: Instant) -> None:
         """Send all requests that can be sent; arm a timer for the others."""
-        waiting = self._waiting
-        if not waiting and not self.lookup.wanted and not self.cluster.wanted:
-            self._deadlines.cancel(_WAKE)
+        if not self._requests.waiting and not self.lookup.wanted and not self.cluster.wanted:
+            self._requests.wake(now)
             return
         self._ask_coordinator(now)
-        held = False
-        for pending in [waiting[n] for n in sorted(waiting)]:
-            if pending.not_before > now or pending.number not in waiting:
-                continue
-            if pending.purpose is Purpose.COMMIT and (held := held or self._overtaken(pending)):
-                continue
+        for pending in self._requests.ready(now):
             self._route(pending, now)
         # Routing finds out that the coordinator or a leader is not known.
         self._ask_coordinator(now)
         self._ask_metadata(now)
         self._arm_wake(now)
-
-    def _overtaken(self, commit: PendingRequest) -> bool:
-        """Whether newer commits are under way: behind them this one would move offsets back.
-
-        This commit and the commits behind it wait for the answers. ``CommitRequests`` takes off
-        this commit the partitions that the newer ones committed.
-        """
-        return commit.number < self._newest_commit and any(
-            e.purpose is Purpose.COMMIT and e.number > commit.number and e.connection is not None
-            for e in self._requests.values()
-        )
 
     def _route(self, pending: PendingRequest, now: Instant) -> None:
         """Send a request if its node is known."""
@@ -295,9 +253,7 @@ class RequestRouter:
             self._submit(pending, ConnectionKey(role, endpoint), now)
 
     def _submit(self, pending: PendingRequest, key: ConnectionKey, now: Instant) -> None:
-        del self._waiting[pending.number]
-        if pending.purpose is Purpose.COMMIT:
-            self._newest_commit = max(self._newest_commit, pending.number)
+        self._requests.leave(pending)
         self._take(self.pool.submit(key, pending, now), now)
 
     def _route_to_leaders(self, pending: PendingRequest, where: LeadersOf, now: Instant) -> None:
@@ -307,16 +263,13 @@ class RequestRouter:
             by_leader.setdefault(self.cluster.leader(partition), []).append(partition)
         if by_leader.keys() == {None}:
             return
-        self._end(pending)
+        self._requests.end(pending)
         for endpoint, partitions in by_leader.items():
-            part = replace(
+            part = self._requests.open_part(
                 pending,
-                number=self._next_number,
                 where=replace(where, partitions=tuple(partitions)),
                 build=partial(where.build, partitions),
             )
-            self._next_number += 1
-            self._enlist(part)
             if endpoint is not None:
                 self._submit(part, ConnectionKey(Role.SHARED, endpoint), now)
 
@@ -339,16 +292,12 @@ class RequestRouter:
             self._route(self.open_metadata(0, self.cluster.ask(), now), now)
 
     def _arm_wake(self, now: Instant) -> None:
-        times = [e.not_before for e in self._waiting.values() if now < e.not_before < _NEVER]
-        lookup = self.lookup
+        lookup, more = self.lookup, []
         if lookup.wanted and lookup.endpoint is None and not lookup.asking:
-            times.append(lookup.not_before)
+            more.append(lookup.not_before)
         if self.cluster.wanted:
-            times.append(self.cluster.not_before)
-        if times:
-            self._deadlines.arm(_WAKE, min(times))
-        else:
-            self._deadlines.cancel(_WAKE)
+            more.append(self.cluster.not_before)
+        self._requests.wake(now, *more)
 
     # -- outcomes ---------------------------------------------------------------------------------
 
@@ -369,7 +318,7 @@ class RequestRouter:
 
     def _replied(self, pending: PendingRequest, message: Any, now: Instant) -> None:
         pending.connection = None
-        self._end(pending)
+        self._requests.end(pending)
         where = pending.where
         starts_over = self.cluster.learn(where, message)
         if starts_over:
@@ -398,7 +347,7 @@ class RequestRouter:
             text = refusal(self._settings.group_id, error)
             self.events.append(LookupFailed(error, text))
             failure = request_error(RequestErrorKind.UNAVAILABLE, text, error)
-            for pending in list(self._waiting.values()):
+            for pending in list(self._requests.waiting.values()):
                 if pending.where is Target.COORDINATOR:
                     self._fail(pending, failure, now)
 
@@ -412,7 +361,7 @@ class RequestRouter:
                 self.drop_coordinator(down.reason, now, tell=True)
         elif self.pool.refused(self.cluster.bootstrap, self.refused_tries):
             error = self.pool.unreachable(self.cluster.bootstrap)
-            for pending in list(self._waiting.values()):
+            for pending in list(self._requests.waiting.values()):
                 self._fail(pending, error, now)
 
     def _strand(self, down: ConnectionDown, now: Instant) -> None:
@@ -421,7 +370,7 @@ class RequestRouter:
         for pending in down.requests:
             where = pending.where
             if pending.purpose is Purpose.NOBODY:
-                self._end(pending)
+                self._requests.end(pending)
                 continue
             self.cluster.distrust(where)
             unsent = pending.sent_at is None and not isinstance(where, Role | Node)
@@ -458,7 +407,7 @@ class RequestRouter:
             self._give_up(connection.key, error.message, now)
         else:
             pending.expires = patience
-            self._enlist(pending)
+            self._requests.enlist(pending)
 
     def _abandon(self, pending: PendingRequest) -> None:
         """Take a request off its connection, or skip its answer when that comes."""
@@ -482,7 +431,7 @@ class RequestRouter:
         self._take(self.pool.drop_all(f"asking the bootstrap servers again: {reason}"), now)
 
     def _fail(self, pending: PendingRequest, error: RequestError, now: Instant) -> None:
-        self._end(pending)
+        self._requests.end(pending)
         if pending.request_class is MetadataRequest and self.cluster.missed(now):
             self._start_over("no node told the cluster's nodes for too long", now)
         if pending.purpose is Purpose.FIND_COORDINATOR:
@@ -493,8 +442,3 @@ class RequestRouter:
             self.cluster.answered(self.soon(now))
         elif pending.purpose is not Purpose.NOBODY:
             self.events.append(Ended(replace(pending), error=error))  # a copy: see `_abandon`
-
-    def _end(self, pending: PendingRequest) -> None:
-        self._requests.pop(pending.number, None)
-        self._waiting.pop(pending.number, None)
-        self._deadlines.cancel(pending.number)
