@@ -2,10 +2,10 @@
 
 *Heartbeat*: server CPU of a request, as in ``bench.heartbeat``. *Rebalance*: all members of a group
 join again at once, each with 100 B of metadata and 100 B of assignment; the time runs from the
-first written JoinGroup to the last answered SyncGroup. *Commits*: 100 members of one group commit
-one partition each, in a closed loop; kohort answers after an fdatasync, Kafka without one.
-*Memory*: the bytes of a connection, and of a member, in the server. *Calm*: heartbeats of another
-group while 5,000 members rebalance.
+first written JoinGroup to the last answered SyncGroup; ``bench.floor`` has the floor. *Commits*:
+100 members of one group commit one partition each, in a closed loop; kohort answers after an
+fdatasync, Kafka without one. *Memory*: the bytes of a connection, and of a member, in the server.
+*Calm*: heartbeats of another group while 5,000 members rebalance.
 
 Each member has a connection, frames are prepared, each answer is compared. All servers warm up
 until they stop getting faster, then take turns. The load is one process, each server another one;
@@ -140,7 +140,8 @@ def rebalances(
     groups: dict[Peer, Members] = {}
     warm_ups: dict[Peer, int] = {}
     with contextlib.ExitStack() as stack:
-        for peer in peers:
+        floor = stack.enter_context(floor_server(count))
+        for peer in (floor, *peers):
             try:
                 members = Members(stack, peer, fresh("rebalance"), count)
                 warm_ups[peer] = warm(partial(rebalance_seconds, members))
@@ -171,10 +172,10 @@ def rebalances(
             goal = REBALANCE_GOALS_S.get(count) or kafka_s
             row |= goal_of(took, goal, "goal_s") if goal else {}
             row |= {"times_kafka": round(took / kafka_s, 2)} if kafka_s else {}
-        else:
+        elif peer.name == "kafka":
             kafka_s = took
         rows.append(row)
-    return rows, list(groups)
+    return rows, [peer for peer in peers if peer in groups]
 
 
 def rebalance_seconds(members: Members) -> float:

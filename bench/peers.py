@@ -5,7 +5,6 @@ Linux only: CPU time and memory come from ``/proc``; CPU time has ticks of usual
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import signal
@@ -15,11 +14,6 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-from bench.frames import HEARTBEAT_OK
-
-from kohort.cli.broker import runner
 
 
 @dataclass(frozen=True)
@@ -78,9 +72,9 @@ def own_broker(*settings: str) -> Iterator[Peer]:
 
 
 @contextlib.contextmanager
-def floor_server() -> Iterator[Peer]:
-    """A server that answers with a constant: the least cost of a server on this kind of loop."""
-    command = [sys.executable, "-c", "from bench.peers import serve_floor; serve_floor()"]
+def floor_server(members: int | None = None) -> Iterator[Peer]:
+    """A server of ``bench.floor``: constant answers, or a group of so many members."""
+    command = [sys.executable, "-m", "bench.floor", *([] if members is None else [str(members)])]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
     try:
         assert process.stdout is not None
@@ -91,26 +85,3 @@ def floor_server() -> Iterator[Peer]:
 
 
 ROOT = Path(__file__).parent.parent
-
-
-def serve_floor() -> None:
-    """Answer each read with a constant until the process is killed."""
-    buffer = memoryview(bytearray(65536))
-
-    class Constant(asyncio.BufferedProtocol):
-        def connection_made(self, transport: Any) -> None:
-            self.transport = transport
-
-        def get_buffer(self, sizehint: int) -> memoryview:
-            return buffer
-
-        def buffer_updated(self, nbytes: int) -> None:
-            self.transport.write(HEARTBEAT_OK)
-
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        server = await loop.create_server(Constant, "127.0.0.1", 0, backlog=1024)
-        print(server.sockets[0].getsockname()[1], flush=True)
-        await server.serve_forever()
-
-    runner(main())
