@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -49,9 +50,6 @@ class Engine:
     def beat(self, line: object, data: bytes, now: Instant) -> bytes | None:
         return bytes(data) if bytes(data).startswith(b"beat") else None
 
-    def wants_data(self, conn: int) -> bool:
-        return True
-
     def none_due(self, at: Instant) -> bool:
         return True
 
@@ -78,7 +76,7 @@ class Client:
         self.held = False
         self.open = True
         self.heard = False
-        self.line = None
+        self.line = SimpleNamespace(wants_data=True)
 
     def transmit(self, data: bytes) -> None:
         if data:

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from tests.engine.coordinator_bench import Bench, Client, stable
 
-from kohort.engine.coordinator_connection import MAX_COMMIT_SIZE, KnownCommit, known_commit
 from kohort.engine.coordinator_engine import CoordinatorEngine
 from kohort.engine.coordinator_outputs import Observed
 from kohort.engine.coordinator_recording import RecordingCoordinatorEngine
 from kohort.engine.coordinator_writes import Write
+from kohort.engine.known_requests import MAX_KNOWN_SIZE, KnownCommit, known_commit
 from kohort.model.errors import ErrorCode
 from kohort.model.facts import OffsetsCommitted
 from kohort.model.ids import ConnectionId, Ticket, Token, TopicPartition
@@ -310,7 +310,7 @@ def test_the_event_equals_the_event_of_a_full_read(
             partition.committed_offset = data.draw(INT64)
     again = frame_of(request, version, ids[1], client_id)
     assert len(again) == commit.size
-    numbers = commit.numbers(memoryview(again))
+    numbers = commit.values(memoryview(again))
     assert numbers is not None
     assert numbers[0] == ids[1]
     token = Token(2)
@@ -327,7 +327,7 @@ def test_every_changed_byte_is_noticed(
     other = bytearray(frame)
     at = data.draw(st.integers(0, len(frame) - 1))
     other[at] = data.draw(st.integers(0, 255))
-    numbers = commit.numbers(other)
+    numbers = commit.values(other)
     if numbers is not None:
         header, _, event = read(bytes(other), Token(2))
         assert commit_again(commit.event, Token(2), numbers[1:], knows) == event
@@ -344,27 +344,13 @@ def test_a_frame_in_another_encoding_is_not_kept() -> None:
     assert known(tagged) is None
 
 
-@pytest.mark.parametrize(("length", "kept"), [(10, True), (MAX_COMMIT_SIZE, False)])
+@pytest.mark.parametrize(("length", "kept"), [(10, True), (MAX_KNOWN_SIZE, False)])
 def test_a_long_commit_is_not_kept(length: int, kept: bool) -> None:
     request = request_of(SHAPES[0], 5, group_id="g" * length)
     assert (known(encode_request(request, 8, 1, "c")) is not None) is kept
 
 
 # -- which way is taken ----------------------------------------------------------------------------
-
-
-@pytest.fixture
-def read_in_full(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of the requests that the engine read in full."""
-    made: list[str] = []
-    plain = CoordinatorEngine._take
-
-    def noted(self: CoordinatorEngine, known: Any, received: Any, now: Any) -> None:
-        made.append(type(received.request).__name__)
-        plain(self, known, received, now)
-
-    monkeypatch.setattr(CoordinatorEngine, "_take", noted)
-    return made
 
 
 def commit(client: Client, member_id: str, offset: int, shape: Shape = SHAPES[0]) -> int:

@@ -193,13 +193,14 @@ class BrokerLoop:
         if type(output) is Write:
             # Usually a commit: its answer leaves when it is on disk.
             self._journal.write(output)
-            self._settle_soon()
+            if not self._settling:
+                self._settle_soon()
         elif outputs:
             self._turn(outputs)
-        else:
+        elif not self._settling:
             # Usually a JoinGroup or a SyncGroup that waits.
             self._settle_soon()
-        if not session.held and not self._engine.wants_data(session.conn):
+        if not session.held and not session.line.wants_data:
             session.hold(True)
 
     def _put_off_for(self, session: Session, data: memoryview) -> None:

@@ -119,7 +119,9 @@ class Coordinator:
         registry = self._registry
         if type(event) is Stalled:
             registry.deadlines.shift(event.micros)
-        self._fire_due(now)
+        registry.now = now
+        if not registry.deadlines.none_due(now):
+            self._fire_due(now)
         serve = _SERVE.get(type(event))
         if serve is not None:
             serve(registry, event)
@@ -130,8 +132,11 @@ class Coordinator:
     def appended(self, tickets: Iterable[Ticket], now: Instant) -> list[Effect]:
         """The effects of ``handle`` for the ``Appended`` of each ticket, one after another."""
         registry = self._registry
+        registry.now = now
+        none_due = registry.deadlines.none_due
         for ticket in tickets:
-            self._fire_due(now)
+            if not none_due(now):
+                self._fire_due(now)
             _write_of(registry, ticket).stored(registry, ticket)
         return registry.take_effects()
 

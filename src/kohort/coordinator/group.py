@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 from kohort.coordinator.initial_delay import InitialDelay
 from kohort.coordinator.interface import JoinGroup
-from kohort.coordinator.member import Member, largest
+from kohort.coordinator.member import Member, sizes_of
 from kohort.coordinator.offset_table import OffsetTable
 from kohort.coordinator.records import NO_TIMESTAMP, GroupMetadata, MemberMetadata
 from kohort.coordinator.timers import Timer, hold_timer, join_timer, session_timer, sync_timer
@@ -186,8 +186,11 @@ class Group:
             return bool(protocol_type) and bool(protocols)
         if protocol_type != self.protocol_type:
             return False
-        counts = self.protocol_counts
-        return len(self.members) in [counts.get(p.name, 0) for p in protocols]
+        counts, everybody = self.protocol_counts, len(self.members)
+        for name, _ in protocols:  # noqa: SIM110 - a generator costs more than the search
+            if counts.get(name, 0) == everybody:
+                return True
+        return False
 
     def candidates(self) -> frozenset[ProtocolName]:
         """Protocols that every member supports."""
@@ -304,6 +307,7 @@ class Group:
         del self.members[former]
         member.member_id = member_id
         member.session_timer = session_timer(self.group_id, member_id)
+        member.session = None
         self.members[member_id] = member
         self.static_members[instance] = self.renamed[instance] = member_id
         if self.leader_id == former:
@@ -317,15 +321,21 @@ class Group:
         """Replace timeouts and protocols of a known member by those of its JoinGroup."""
         if member.protocols != event.protocols:
             self.change_protocols(member, event.protocols)
-        member.set_timeouts(event.session_timeout_ms, event.rebalance_timeout_ms)
+        if (
+            member.session_timeout_ms != event.session_timeout_ms
+            or member.rebalance_timeout_ms != event.rebalance_timeout_ms
+        ):
+            member.set_timeouts(event.session_timeout_ms, event.rebalance_timeout_ms)
 
     def change_protocols(self, member: Member, protocols: tuple[JoinProtocol, ...]) -> None:
         """Replace the protocols of a member."""
         former, member.protocols = member.protocols, protocols
-        weight = largest(protocols) - largest(former)
-        if [name for name, _ in former] != [name for name, _ in protocols]:
+        alike = len(former) == len(protocols) == 1 and former[0].name == protocols[0].name
+        if not alike and [name for name, _ in former] != [name for name, _ in protocols]:
             self._count(former, -1)
             self._count(protocols, 1)
+        _, longest = sizes_of(protocols)
+        weight, member.longest = longest - member.longest, longest
         self.weight += weight
         member.weight += weight
 

@@ -18,8 +18,7 @@ from kohort.coordinator.interface import JoinAnswer, JoinGroup
 from kohort.coordinator.member import (
     Member,
     is_damaged,
-    largest,
-    metadata_size,
+    sizes_of,
     utf8_size,
     weight_of,
 )
@@ -27,7 +26,7 @@ from kohort.coordinator.rebalancing import joined_answer, park, prepare_rebalanc
 from kohort.coordinator.registry import Registry
 from kohort.coordinator.replacing import replace_static_member
 from kohort.coordinator.timers import session_timer
-from kohort.model.errors import ErrorCode
+from kohort.model.errors import NO_ERROR, ErrorCode
 from kohort.model.facts import (
     DamagedMetadataRefused,
     JoinRefused,
@@ -96,15 +95,15 @@ def join(registry: Registry, event: JoinGroup) -> None:
     if error is not ErrorCode.NONE:
         _refuse(registry, event, error)
         return
-    group = registry.groups.get(event.group_id)
-    if group is None:
-        if event.member_id:
-            _refuse(registry, event, ErrorCode.UNKNOWN_MEMBER_ID)
-            return
-        group = Group(group_id=event.group_id, current_state_timestamp=registry.time_of_day())
-    if not _passes_gates(registry, group, event, _present_id(group, event)):
+    known = registry.groups.get(event.group_id)
+    if known is None and event.member_id:
+        _refuse(registry, event, ErrorCode.UNKNOWN_MEMBER_ID)
         return
-    if not registry.is_live(group):
+    group = known or Group(group_id=event.group_id, current_state_timestamp=registry.time_of_day())
+    present = group.members.get(event.member_id or _id_of_instance(group, event))
+    if not _passes_gates(registry, group, event, present):
+        return
+    if known is None:
         if not registry.has_room(event.group_id):
             _refuse(registry, event, ErrorCode.GROUP_MAX_SIZE_REACHED)
             return
@@ -131,9 +130,12 @@ def _request_error(registry: Registry, event: JoinGroup) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def _passes_gates(registry: Registry, group: Group, event: JoinGroup, present_id: MemberId) -> bool:
-    present = group.members.get(present_id)
-    if not _fits_size(registry, group, present):
+def _passes_gates(
+    registry: Registry, group: Group, event: JoinGroup, present: Member | None
+) -> bool:
+    # A present member fits while there is room for another one.
+    roomy = present is not None and group.parked_joins < registry.config.max_size
+    if not roomy and not _fits_size(registry, group, present):
         _refuse(registry, event, ErrorCode.GROUP_MAX_SIZE_REACHED, NO_MEMBER)
         if event.member_id in group.members:
             # The maximal size was lowered while members were away: the last to return are removed.
@@ -162,7 +164,7 @@ def _has_room_in_record(
     fits into a request is accepted.
     """
     config = registry.config
-    offered = metadata_size(event.protocols)
+    offered, longest = sizes_of(event.protocols)
     if offered > config.max_metadata_bytes:
         _refuse_size(
             registry, event, "kohort.max.metadata.bytes", config.max_metadata_bytes, offered
@@ -171,7 +173,7 @@ def _has_room_in_record(
     count = len(group.members)
     size = _RECORD_OVERHEAD + group.weight
     if present is not None:
-        size += largest(event.protocols) - largest(present.protocols)
+        size += longest - present.longest
     else:
         count += 1
         size += weight_of(
@@ -179,10 +181,10 @@ def _has_room_in_record(
             event.group_instance_id,
             event.client_id,
             event.client_host,
-            event.protocols,
+            longest,
         )
     size += count * config.assignment_budget_bytes
-    setting, limit = config.join_bound
+    setting, limit = registry.join_bound
     if size + _MOST_OWN_TEXTS <= limit:
         return True  # nearly always: no need to measure the texts
     size += _own_texts(group, event)
@@ -236,13 +238,13 @@ def _metadata_is_sound(registry: Registry, event: JoinGroup) -> bool:
     return False
 
 
-def _present_id(group: Group, event: JoinGroup) -> MemberId:
-    """The member that sends the request, if the group knows it, also by its instance id.
+def _id_of_instance(group: Group, event: JoinGroup) -> MemberId:
+    """The id of the static member that sends the request without an id, if the group knows it.
 
     Kafka counts a returning static member as one more, so a full group cannot be restarted.
     """
-    if event.member_id or event.group_instance_id is None:
-        return event.member_id
+    if event.group_instance_id is None:
+        return NO_MEMBER
     return group.static_members.get(event.group_instance_id, NO_MEMBER)
 
 
@@ -332,11 +334,12 @@ def _join_with_id(registry: Registry, group: Group, event: JoinGroup) -> None:
         )
         _add_member(registry, group, event, event.member_id)
         return
-    error = group.identify(event.member_id, event.group_instance_id)
-    if error is not ErrorCode.NONE:
-        _refuse(registry, event, error)
-        return
-    member = group.members[event.member_id]
+    member = group.members.get(event.member_id)
+    if member is None or event.group_instance_id is not None:
+        error = group.identify(event.member_id, event.group_instance_id)
+        if member is None or error is not NO_ERROR:
+            _refuse(registry, event, error)
+            return
     changed = member.protocols != event.protocols
     match group.state:
         case GroupState.PREPARING_REBALANCE:

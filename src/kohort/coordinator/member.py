@@ -15,6 +15,7 @@ import struct
 from dataclasses import dataclass
 
 from kohort.coordinator.timers import Timer
+from kohort.model.deadlines import Deadline
 from kohort.model.errors import InvariantViolation
 from kohort.model.ids import (
     NO_CONNECTION,
@@ -52,23 +53,30 @@ class Member:
     weight: int = 0
     """Most bytes that the member takes in the group's record, without its assignment."""
 
+    longest: int = 0
+    """Bytes of its longest metadata."""
+
     knows_id: bool = True
     """The client has received the member id, so it can join again with that id."""
 
     is_new: bool = True
     """True until the first generation; a new member may expire while it is parked."""
 
+    session: Deadline[Timer] | None = None
+    """The deadline of ``session_timer`` that was armed last; it may be cancelled."""
+
     commits_over: ConnectionId = NO_CONNECTION
     """Of the connections on which the member has committed, the one that was opened last."""
 
     def __post_init__(self) -> None:
         self.set_timeouts(self.session_timeout_ms, self.rebalance_timeout_ms)
+        _, self.longest = sizes_of(self.protocols)
         self.weight = weight_of(
             self.member_id,
             self.group_instance_id,
             self.client_id,
             self.client_host,
-            self.protocols,
+            self.longest,
         )
 
     def set_timeouts(self, session_timeout_ms: int, rebalance_timeout_ms: int) -> None:
@@ -109,24 +117,25 @@ def weight_of(
     group_instance_id: str | None,
     client_id: str,
     client_host: str,
-    protocols: tuple[JoinProtocol, ...],
+    longest: int,
 ) -> int:
-    """Most bytes of the group's record that such a member takes, without its assignment."""
+    """Most bytes of the group's record that such a member takes, without its assignment.
+
+    ``longest`` is the size of its longest metadata.
+    """
     texts = utf8_size(member_id) + utf8_size(group_instance_id or "")
     texts += utf8_size(client_id) + utf8_size(client_host)
-    return _MEMBER_OVERHEAD + texts + largest(protocols)
+    return _MEMBER_OVERHEAD + texts + longest
 
 
-def largest(protocols: tuple[JoinProtocol, ...]) -> int:
-    """Bytes of the longest metadata among ``protocols``."""
-    if len(protocols) == 1:
-        return len(protocols[0].metadata)
-    return max((len(p.metadata) for p in protocols), default=0)
-
-
-def metadata_size(protocols: tuple[JoinProtocol, ...]) -> int:
-    """Bytes of all names and metadata together."""
-    return sum([len(p.name) + len(p.metadata) for p in protocols])
+def sizes_of(protocols: tuple[JoinProtocol, ...]) -> tuple[int, int]:
+    """Bytes of all names and metadata together, and of the longest metadata."""
+    together = longest = 0
+    for name, metadata in protocols:
+        size = len(metadata)
+        together += len(name) + size
+        longest = max(longest, size)
+    return together, longest
 
 
 def utf8_size(text: str) -> int:
@@ -171,7 +180,8 @@ def is_damaged(metadata: bytes) -> bool:
 
     Shorter bytes and versions below 0 do not count as a subscription, as in Kafka.
     """
-    return _opens_like_subscription(metadata) and _names(metadata) is None
+    size = len(metadata)
+    return size >= _HEADER and metadata[0] < _NEGATIVE and _names(metadata) is None
 
 
 def _opens_like_subscription(metadata: bytes) -> bool:

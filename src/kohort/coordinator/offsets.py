@@ -102,15 +102,16 @@ def _group_error(  # noqa: PLR0911 - one gate a line reads better than a nest
 
 
 def _member_error(registry: Registry, group: Group, event: OffsetCommit) -> ErrorCode:
-    error = group.identify(event.member_id, event.group_instance_id)
-    if error is not NO_ERROR:
-        return error
+    member = group.members.get(event.member_id)
+    if member is None or event.group_instance_id is not None:
+        error = group.identify(event.member_id, event.group_instance_id)
+        if member is None or error is not NO_ERROR:
+            return error
     if event.generation_id != group.generation_id:
         return ErrorCode.ILLEGAL_GENERATION
     if group.state is GroupState.COMPLETING_REBALANCE:
         # The member does not know its assignment yet.
         return ErrorCode.REBALANCE_IN_PROGRESS
-    member = group.members[event.member_id]
     if event.connection >= member.commits_over:
         member.commits_over = event.connection
     elif _goes_back(group, event):

@@ -38,7 +38,14 @@ from kohort.model.facts import (
 )
 from kohort.model.group_config import PENDING_MEMBER_GRACE_MS, REASON_MAX_CHARS
 from kohort.model.group_state import GroupState
-from kohort.model.ids import GroupInstanceId, MemberId, Ticket, Token
+from kohort.model.ids import (
+    GroupInstanceId,
+    MemberId,
+    ProtocolName,
+    ProtocolType,
+    Ticket,
+    Token,
+)
 from kohort.model.instants import MICROS_PER_MILLI, Instant
 from kohort.model.join import JoinedMember
 
@@ -191,7 +198,9 @@ def try_complete(
 
     The initial delay lasts its full time. An expiry may end it (``even_initially``), as in Kafka 4.
     """
-    if group.state is not GroupState.PREPARING_REBALANCE or not group.all_joined():
+    if group.state is not GroupState.PREPARING_REBALANCE:
+        return None
+    if group.parked_joins != len(group.members):
         return None
     if group.initial is not None and not even_initially:
         return None
@@ -314,14 +323,35 @@ def _open_generation(registry: Registry, group: Group) -> None:
             member_ids=tuple(group.members),
         )
     )
-    for member in group.members.values():
-        member.is_new, member.knows_id = False, True
-        group.pending_sync[member.member_id] = None
-        token = group.unpark_join(member)
-        if token is not None:
-            registry.arm_session(member)
-            registry.respond(token, joined_answer(group, member))
+    _answer_joins(registry, group, protocol_type, protocol_name, leader_id)
     registry.arm(group.sync_timer, registry.rebalance_timeout_ms(group))
+
+
+def _answer_joins(
+    registry: Registry,
+    group: Group,
+    protocol_type: ProtocolType,
+    protocol_name: ProtocolName,
+    leader_id: MemberId,
+) -> None:
+    """Give ``joined_answer`` to all members that are parked, with few calls for each."""
+    generation_id = group.generation_id
+    awaited = group.pending_sync
+    for member_id, member in group.members.items():
+        member.is_new, member.knows_id = False, True
+        awaited[member_id] = None
+        token, member.parked_join = member.parked_join, None
+        if token is None:
+            continue
+        registry.arm_session(member)
+        if member_id == leader_id:
+            answer = joined_answer(group, member)
+        else:
+            answer = JoinAnswer(  # by position: all fields in their order
+                NO_ERROR, generation_id, protocol_type, protocol_name, leader_id, member_id
+            )
+        registry.respond(token, answer)
+    group.parked_joins = 0
 
 
 def read_subscriptions(registry: Registry, group: Group) -> None:

@@ -60,6 +60,7 @@ class Registry:
         "deadlines",
         "details",
         "groups",
+        "join_bound",
         "loading",
         "now",
         "parked",
@@ -75,6 +76,7 @@ class Registry:
         details: Callable[[], bool] = lambda: True,
     ) -> None:
         self.config = config
+        self.join_bound = config.join_bound
         self.details = details
         """Whether anybody wants the facts that each join, sync or commit has; else none is made."""
         self.groups: dict[GroupId, Group] = {}
@@ -138,9 +140,11 @@ class Registry:
 
     def arm_session(self, member: Member) -> None:
         """Restart the session of a member."""
-        at = self.now + member.session_timeout_ms * MICROS_PER_MILLI
+        at: Instant = self.now + member.session_timeout_ms * MICROS_PER_MILLI  # type: ignore[assignment]
         # Instant(...) would cost a call with every heartbeat.
-        self.deadlines.arm(member.session_timer, at)  # type: ignore[arg-type]
+        session = member.session
+        if session is None or not self.deadlines.postpone(session, at):
+            member.session = self.deadlines.arm(member.session_timer, at)
 
     def rebalance_timeout_ms(self, group: Group) -> int:
         """The longest time of a phase: the longest rebalance timeout, limited by a setting."""

@@ -56,11 +56,12 @@ class SyncWrite:
                 assignments=tuple(self.assignments.items()),
             )
         )
+        tells = registry.details()
         for member in group.members.values():
             if member.parked_sync is not None:
                 token, member.parked_sync = member.parked_sync, None
                 registry.arm_session(member)
-                registry.respond(token, _delivered(registry, group, member))
+                registry.respond(token, _delivered(registry, group, member, tells=tells))
 
     def failed(self, registry: Registry, ticket: Ticket, error: ErrorCode) -> None:
         """The generation has no assignment: rebalance again."""
@@ -90,7 +91,8 @@ def sync(registry: Registry, event: SyncGroup) -> None:
         group.pending_sync.clear()  # a table does not shrink when its entries go
         registry.deadlines.cancel(group.sync_timer)
     if group.state is GroupState.STABLE:
-        registry.respond(event.token, _delivered(registry, group, member))
+        answer = _delivered(registry, group, member, tells=registry.details())
+        registry.respond(event.token, answer)
         return
     if member.parked_sync is not None:
         # As with joins: Kafka drops the older request, and all later ones on its connection.
@@ -122,17 +124,14 @@ def _request_error(registry: Registry, group: Group | None, event: SyncGroup) ->
 def _generation_error(group: Group, event: SyncGroup) -> ErrorCode:
     if event.generation_id != group.generation_id:
         return ErrorCode.ILLEGAL_GENERATION
-    if _differs(event.protocol_type, group.protocol_type) or _differs(
-        event.protocol_name, group.protocol_name
+    kind, name = event.protocol_type, event.protocol_name
+    if (kind is not None and kind != group.protocol_type) or (
+        name is not None and name != group.protocol_name
     ):
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     if group.state is GroupState.PREPARING_REBALANCE:
         return ErrorCode.REBALANCE_IN_PROGRESS
     return ErrorCode.NONE
-
-
-def _differs(given: str | None, held: str | None) -> bool:
-    return given is not None and given != held
 
 
 def _take_assignments(registry: Registry, group: Group, leader: Member, event: SyncGroup) -> None:
@@ -161,9 +160,9 @@ def _take_assignments(registry: Registry, group: Group, leader: Member, event: S
     group.sync_write = registry.append_group(write, assignments)
 
 
-def _delivered(registry: Registry, group: Group, member: Member) -> SyncAnswer:
+def _delivered(registry: Registry, group: Group, member: Member, *, tells: bool) -> SyncAnswer:
     assignment = member.assignment
-    if not assignment or registry.details():
+    if not assignment or tells:
         registry.observe(
             AssignmentDelivered(
                 group.group_id, group.generation_id, member.member_id, len(assignment)

@@ -37,12 +37,11 @@ from kohort.engine.coordinator_connection import (
     ABOUT_OFFSETS,
     KEPT_APIS,
     Connection,
-    Data,
-    KnownCommit,
     LastHeartbeat,
 )
 from kohort.engine.coordinator_outputs import Close, Handle, Observed, Output, Transmit
 from kohort.engine.coordinator_writes import replays, write_of
+from kohort.engine.known_requests import Data, KnownCommit
 from kohort.engine.not_coordinator_filter import Coordinates, NotCoordinatorFilter
 from kohort.model.errors import ErrorCode, InvariantViolation, ProtocolError
 from kohort.model.facts import Fact
@@ -148,16 +147,9 @@ class CoordinatorEngine:
         if known is None:
             return self.advance(now)
         alone = known.is_idle
-        reply = self.beat(known, data, now)
-        if reply is not None:
-            return [Transmit(conn, reply)]
-        again = known.commit_again(data, self._knows_partition) if alone and known.commit else None
-        if again is not None:
-            commit, event, correlation_id = again
-            version = commit.header.api_version
-            self._owed[event.token] = (known, version, (commit, correlation_id))
-            self._serve(known, event, version, correlation_id, now)
-            return self._settle(now)
+        outputs = self._received_again(known, data, now) if alone else None
+        if outputs is not None:
+            return outputs
         try:
             requests = known.receive(data)
         except ProtocolError as error:
@@ -171,6 +163,24 @@ class CoordinatorEngine:
             self._take(known, request, now)
         if alone and len(requests) == 1 and requests[0].header.api_key in self._kept_apis:
             known.keep(requests[0], data, self._knows_partition, self._coordinator.heartbeat_handle)
+        return self._settle(now)
+
+    def _received_again(self, known: Connection, data: Data, now: Instant) -> list[Output] | None:
+        """Serve a request that is known by its bytes; None: nothing was done.
+
+        Only for a connection without unanswered requests.
+        """
+        reply = None if known.heartbeat is None else self.beat(known, data, now)
+        if reply is not None:
+            return [Transmit(known.id, reply)]
+        again = known.again(data, self._knows_partition)
+        if again is None:
+            return None
+        shape, event, correlation_id = again
+        version = shape.header.api_version
+        stored = (shape, correlation_id) if type(shape) is KnownCommit else None
+        self._owed[event.token] = (known, version, stored)
+        self._serve(known, event, version, correlation_id, now)
         return self._settle(now)
 
     def connection(self, conn: ConnectionId) -> Connection:
@@ -371,7 +381,8 @@ class CoordinatorEngine:
         while self._dropped:
             tokens, self._dropped = tuple(self._dropped), []
             self._run(self._coordinator.handle(TokensDropped(tokens=tokens), now), now)
-        return self._take_outputs()
+        outputs, self._outputs = self._outputs, []
+        return outputs
 
     def _run(self, effects: list[Effect], now: Instant) -> None:
         if self._filter.parts or len(effects) > self._at_once:
@@ -434,7 +445,10 @@ class CoordinatorEngine:
         except ProtocolError as error:
             self._close(known, str(error))
             return
-        self._send(known, data)
+        if data and known.behind is None:
+            self._outputs.append(_make(Transmit, (known.id, data)))
+        else:
+            self._send(known, data)
 
     def _send(self, known: Connection, data: bytes) -> None:
         if known.behind is not None:

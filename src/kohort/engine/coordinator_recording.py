@@ -28,7 +28,7 @@ from kohort.engine.coordinator_notes import (
     notes_of_request,
 )
 from kohort.engine.coordinator_outputs import Observed, Output
-from kohort.model.deadlines import Deadlines
+from kohort.model.deadlines import Deadline, Deadlines
 from kohort.model.errors import ErrorCode
 from kohort.model.group_config import GroupConfig
 from kohort.model.ids import ConnectionId, GroupId, Ticket, Token
@@ -58,10 +58,15 @@ class WatchedDeadlines(Deadlines[Timer]):
         super().__init__()
         self._tell = tell
 
-    def arm(self, key: Timer, at: Instant) -> None:
+    def arm(self, key: Timer, at: Instant) -> Deadline[Timer]:
         """As ``Deadlines.arm``."""
-        super().arm(key, at)
+        deadline = super().arm(key, at)
         self._note(key, TimerChange.SET, at)
+        return deadline
+
+    def postpone(self, deadline: Deadline[Timer], at: Instant) -> bool:
+        """Nothing is done, so that the caller arms the key and the change is reported."""
+        return False
 
     def cancel(self, key: Timer) -> bool:
         """As ``Deadlines.cancel``; reports only timers that were set."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Final, NamedTuple
 
 from kohort.coordinator.partitions import partition_for
@@ -94,6 +95,8 @@ class GroupLog:
         self._partition_count = partition_count
         base = logger or logging.getLogger(LOGGER_NAME)
         self._loggers = {name: base.getChild(name) for name in (_GROUPS, _OFFSETS, _SHARD)}
+        self.hears_details: Callable[[], bool] = partial(_own.isEnabledFor, logging.DEBUG)
+        """Whether facts without a line in Kafka's log are written, as those of single commits."""
         self._now = now
         self._quiet_until: dict[str, Instant] = {}
         """For each setting with a refusal: when the next refusal gets a line."""
@@ -106,10 +109,6 @@ class GroupLog:
         if line is None or _without_line(fact):
             return self.hears_details()
         return self._loggers[line.source].isEnabledFor(line.level)
-
-    def hears_details(self) -> bool:
-        """Whether facts without a line in Kafka's log are written, as those of single commits."""
-        return _own.isEnabledFor(logging.DEBUG)
 
     def write(self, fact: facts.Fact) -> None:
         """Log a fact, if there is a line for it. Refusals by one limit get one line a second."""

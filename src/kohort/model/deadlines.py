@@ -62,7 +62,7 @@ class Deadlines(Generic[K]):
     def __iter__(self) -> Iterator[K]:
         return iter(self._live)
 
-    def arm(self, key: K, at: Instant) -> None:
+    def arm(self, key: K, at: Instant) -> Deadline[K]:
         """Set the deadline of ``key`` to ``at``; replaces an earlier one."""
         self._sequence = sequence = self._sequence + 1
         known = self._live.get(key)
@@ -70,12 +70,13 @@ class Deadlines(Generic[K]):
             if known.heap_at <= at:
                 known.at = at
                 known.sequence = sequence
-                return
+                return known
             known.at = _NEVER
         self._live[key] = deadline = Deadline(key, at, sequence)
         heapq.heappush(self._heap, (at, sequence, deadline))
         if len(self._heap) > _SWEEP_FLOOR and len(self._heap) > 2 * len(self._live):
             self._rebuild()
+        return deadline
 
     def postpone(self, deadline: Deadline[K], at: Instant) -> bool:
         """Arm the key of ``deadline`` again without a search, for callers that move it often.

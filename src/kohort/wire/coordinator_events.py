@@ -34,6 +34,7 @@ from kohort.model.ids import (
     GroupId,
     GroupInstanceId,
     MemberId,
+    Token,
 )
 from kohort.model.join import JoinProtocol
 from kohort.model.values import shared
@@ -90,6 +91,30 @@ def _join(asked: Received, client: ServerConnection, _knows: Knows) -> JoinGroup
     )
 
 
+def join_again(event: JoinGroup, token: Token, host: str, values: tuple[Any, ...]) -> JoinGroup:
+    """The event of a request that equals ``event``'s request except for its values.
+
+    The values are the correlation id, the bytes of the member id, and the metadata of each
+    protocol.
+    """
+    offered, metadata = event.protocols, values[2:]
+    return JoinGroup(  # by position: all fields in their order
+        token,
+        event.group_id,
+        values[1].decode(),
+        None,
+        event.client_id,
+        host,
+        event.session_timeout_ms,
+        event.rebalance_timeout_ms,
+        event.protocol_type,
+        tuple([_make(JoinProtocol, (offered[n][0], data)) for n, data in enumerate(metadata)]),
+        event.reason,
+        event.accepts_member_id_required,
+        event.knows_skip_assignment,
+    )
+
+
 def _joined(answer: JoinAnswer, version: int) -> JoinGroupResponse:
     name = answer.protocol_name
     return JoinGroupResponse(
@@ -119,6 +144,24 @@ def _sync(asked: Received, _client: ServerConnection, _knows: Knows) -> SyncGrou
         request.protocol_name,
         asked.header.api_version >= _SYNC_NAMES_PROTOCOL,
         tuple([(a.member_id, a.assignment) for a in request.assignments]),
+    )
+
+
+def sync_again(event: SyncGroup, token: Token, values: tuple[Any, ...]) -> SyncGroup:
+    """The event of a request that equals ``event``'s request except for its values.
+
+    The values are the correlation id, the generation, and the bytes of the member id.
+    """
+    return SyncGroup(  # by position: all fields in their order
+        token,
+        event.group_id,
+        values[1],
+        values[2].decode(),
+        None,
+        event.protocol_type,
+        event.protocol_name,
+        event.names_protocol,
+        (),
     )
 
 

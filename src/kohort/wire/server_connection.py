@@ -116,6 +116,7 @@ class ServerConnection:
         "_closed",
         "_held",
         "_held_bytes",
+        "_in_part",
         "_limits",
         "_next_token",
         "_pending",
@@ -145,6 +146,8 @@ class ServerConnection:
         self._serves_versions = API_VERSIONS in apis
         self._splitter = FrameSplitter(self._limits.max_frame)
         self._next_token: Callable[[], Any] = next_token or count(1).__next__
+        self._in_part = False
+        """Whether the beginning of a request has arrived, and not its end."""
         self._pending: dict[int, _Slot] = {}
         self._held: dict[int, bytes] = {}
         self._held_bytes = 0
@@ -191,8 +194,9 @@ class ServerConnection:
         if self._closed:
             raise ProtocolError(self._closed)
         frames = self._splitter.feed(data)
+        self._in_part = self._splitter.buffered > 0
         if not frames:
-            self.is_idle = not (self._pending or self._splitter.buffered)
+            self.is_idle = not (self._pending or self._in_part)
             return []
         pending = self._pending
         if len(frames) + len(pending) > self._limits.max_unanswered:
@@ -299,6 +303,10 @@ class ServerConnection:
 
     def _release(self, token: Token, data: bytes) -> bytes:
         pending, held = self._pending, self._held
+        if len(pending) == 1:  # nearly always
+            del pending[token]
+            self.is_idle = not self._in_part
+            return data
         if next(iter(pending)) != token:
             held[token] = data
             self._held_bytes += len(data)
@@ -307,7 +315,7 @@ class ServerConnection:
             return b""
         del pending[token]
         if not held:
-            self.is_idle = not (pending or self._splitter.buffered)
+            self.is_idle = not (pending or self._in_part)
             return data
         parts = [data]
         for first in list(pending):
@@ -317,7 +325,7 @@ class ServerConnection:
             del pending[first]
             self._held_bytes -= len(ready)
             parts.append(ready)
-        self.is_idle = not (pending or self._splitter.buffered)
+        self.is_idle = not (pending or self._in_part)
         return b"".join(parts)
 
     def _not_waiting(self, token: Token) -> bytes:

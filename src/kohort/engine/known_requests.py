@@ -1,0 +1,252 @@
+"""The shapes of requests: the bytes that later requests must share with an earlier one.
+
+In: a request that was read in full, with its bytes. Out: a shape, which reads later bytes that
+differ from these in a few values only; the bytes of an answer that says «stored». Must not know:
+connections, groups.
+
+Two commits of a member usually differ in nothing but the correlation id and the offsets. The joins
+and syncs of all members of a group differ in little more: member id, metadata, generation. So the
+next request needs no decoding, only a comparison (ADRs 0036 and 0090). The positions of these
+values are not computed from the layout of a version. The codec writes the request twice, once with
+all bits of each value clear and once with bits set; the bytes that differ are the values.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any, Final, TypeAlias
+
+from kohort.coordinator.interface import (
+    Answer,
+    JoinGroup,
+    OffsetCommit,
+    OffsetCommitAnswer,
+    SyncGroup,
+)
+from kohort.model.errors import ErrorCode
+from kohort.model.ids import Token
+from kohort.wire import topic_ids
+from kohort.wire.codec import RequestHeader, decode_request, encode_request, encode_response
+from kohort.wire.coordinator_events import EVENT_MAKERS
+from kohort.wire.coordinator_offsets import commit_response
+from kohort.wire.messages.k08_offset_commit import OffsetCommitRequest
+from kohort.wire.messages.k11_join_group import JoinGroupRequest
+from kohort.wire.messages.k14_sync_group import SyncGroupRequest
+from kohort.wire.server_connection import Received, ServerConnection
+
+Data: TypeAlias = bytes | bytearray | memoryview
+
+MAX_KNOWN_SIZE: Final = 2_048
+"""Bytes of the longest request that a connection keeps."""
+
+_ID_AT: Final = 8
+_ID_ENDS: Final = 12
+"""Position of the correlation id in a request's frame: behind size, key and version."""
+
+_ANSWER_ID_AT: Final = 4
+_ANSWER_ID_ENDS: Final = 8
+"""Position of the correlation id in a response's frame: behind the size."""
+
+_DIFFERING: Final = re.compile(rb"[^\0]+")
+_TEXT_BITS: Final = "\x7f"
+"""A character that differs from the character 0 and takes one byte in UTF-8."""
+
+
+class Shape:
+    """The fixed bytes of a request, and the places of its values.
+
+    Attributes:
+        header: the header of the first request, with its own correlation id.
+        size: bytes of the frame.
+    """
+
+    __slots__ = ("_fixed", "_unpack", "header", "size")
+
+    def __init__(self, frame: Data, layout: struct.Struct, header: RequestHeader) -> None:
+        self.header = header
+        self.size = layout.size
+        self._unpack = layout.unpack
+        self._fixed = layout.unpack(frame)[::2]
+
+    def values(self, frame: Data) -> tuple[Any, ...] | None:
+        """Correlation id and values of a frame of this size; None: other bytes differ, too."""
+        parts = self._unpack(frame)
+        return parts[1::2] if parts[::2] == self._fixed else None
+
+
+class KnownCommit(Shape):
+    """The last commit of a connection that was decoded. Its values are the offsets.
+
+    Attributes:
+        event: its event.
+    """
+
+    __slots__ = ("_after_id", "_before_id", "_stored", "event")
+
+    def __init__(
+        self, frame: bytes, layout: struct.Struct, header: RequestHeader, event: OffsetCommit
+    ) -> None:
+        super().__init__(frame, layout, header)
+        self.event = event
+        self._stored = tuple((tp, ErrorCode.NONE) for tp, _ in event.offsets)
+        version = header.api_version
+        message = commit_response(OffsetCommitAnswer(self._stored), version)
+        answer = encode_response(message, version, 0)
+        self._before_id = answer[:_ANSWER_ID_AT]
+        self._after_id = answer[_ANSWER_ID_ENDS:]
+
+    def is_stored(self, answer: Answer) -> bool:
+        """Whether an answer says exactly that all partitions are stored."""
+        return type(answer) is OffsetCommitAnswer and answer.partitions == self._stored
+
+    def response(self, correlation_id: int) -> bytes:
+        """The frame of an answer that ``is_stored``, for the request of that id."""
+        return correlation_id.to_bytes(4, "big", signed=True).join(
+            (self._before_id, self._after_id)
+        )
+
+
+def known_commit(
+    frame: bytes, header: RequestHeader, request: OffsetCommitRequest, event: OffsetCommit
+) -> KnownCommit | None:
+    """The commit to compare later ones with; None if it cannot be known by its bytes.
+
+    A commit cannot be known if it is long, names topics by id, or has other bytes than this codec
+    writes. ``request`` is spoilt: its offsets are overwritten.
+    """
+    if len(frame) > MAX_KNOWN_SIZE or header.api_version >= topic_ids.FROM_VERSION:
+        return None
+    partitions = [partition for topic in request.topics for partition in topic.partitions]
+    written = []
+    for number in (0, -1):
+        for partition in partitions:
+            partition.committed_offset = number
+        written.append(_written(request, header))
+    layout = _layout(frame, written, lambda _number, _size: "q")
+    return None if layout is None else KnownCommit(frame, layout, header, event)
+
+
+class JoinShape(Shape):
+    """The shape of the joins of a group's dynamic members. Values: member id and metadata.
+
+    All members with the same client id and settings share it.
+
+    Attributes:
+        event: an event with the fixed values.
+    """
+
+    __slots__ = ("event",)
+
+    def __init__(self, frame: bytes, layout: struct.Struct) -> None:
+        header, request = decode_request(frame[4:])
+        super().__init__(frame, layout, header)
+        self.event: JoinGroup = _event_of(header, request)
+
+    def values(self, frame: Data) -> tuple[Any, ...] | None:
+        """As ``Shape.values``; None also if the member id is not in ASCII."""
+        parts = self._unpack(frame)
+        return parts[1::2] if parts[::2] == self._fixed and parts[3].isascii() else None
+
+
+def join_shape(frame: bytes, header: RequestHeader, request: JoinGroupRequest) -> JoinShape | None:
+    """The shape of a join; None if later ones cannot be known by their bytes.
+
+    That is so if the join is long, of a static member or of a client without a member id, has an
+    empty value, or other bytes than this codec writes. ``request`` is spoilt.
+    """
+    values = [protocol.metadata for protocol in request.protocols]
+    if not values or not all(values) or not _is_of_dynamic_member(frame, request):
+        return None
+    written = []
+    for text, byte in (("\0", b"\0"), (_TEXT_BITS, b"\xff")):
+        request.member_id = text * len(request.member_id)
+        for protocol in request.protocols:
+            protocol.metadata = byte * len(protocol.metadata)
+        written.append(_written(request, header))
+    layout = _layout(frame, written, lambda _number, size: f"{size}s")
+    return None if layout is None else _shared_join(written[0], layout)
+
+
+class SyncShape(Shape):
+    """The shape of the syncs of a group's dynamic members. Values: generation and member id.
+
+    Attributes:
+        event: an event with the fixed values.
+    """
+
+    __slots__ = ("event",)
+
+    def __init__(self, frame: bytes, layout: struct.Struct) -> None:
+        header, request = decode_request(frame[4:])
+        super().__init__(frame, layout, header)
+        self.event: SyncGroup = _event_of(header, request)
+
+    def values(self, frame: Data) -> tuple[Any, ...] | None:
+        """As ``Shape.values``; None also if the member id is not in ASCII."""
+        parts = self._unpack(frame)
+        return parts[1::2] if parts[::2] == self._fixed and parts[5].isascii() else None
+
+
+def sync_shape(frame: bytes, header: RequestHeader, request: SyncGroupRequest) -> SyncShape | None:
+    """The shape of a sync without assignments, under the conditions of ``join_shape``."""
+    if request.assignments or not _is_of_dynamic_member(frame, request):
+        return None
+    written = []
+    for text, number in (("\0", 0), (_TEXT_BITS, -1)):
+        request.member_id = text * len(request.member_id)
+        request.generation_id = number
+        written.append(_written(request, header))
+    layout = _layout(frame, written, lambda number, size: f"{size}s" if number else "i")
+    return None if layout is None else _shared_sync(written[0], layout)
+
+
+def _is_of_dynamic_member(frame: bytes, request: JoinGroupRequest | SyncGroupRequest) -> bool:
+    member_id = request.member_id
+    return (
+        len(frame) <= MAX_KNOWN_SIZE
+        and request.group_instance_id is None
+        and bool(member_id)
+        and member_id.isascii()
+    )
+
+
+def _event_of(header: RequestHeader, request: Any) -> Any:
+    asked = Received(Token(0), header, request)
+    return EVENT_MAKERS[type(request)](asked, ServerConnection(), lambda _: True)
+
+
+def _written(request: object, header: RequestHeader) -> bytes:
+    return encode_request(request, header.api_version, 0, header.client_id)
+
+
+def _layout(
+    frame: bytes, written: Sequence[bytes], code: Callable[[int, int], str]
+) -> struct.Struct | None:
+    """Fixed bytes and values in turn; the first value is the correlation id.
+
+    The two ``written`` frames differ in the bits of the values. ``code`` gives the format of the
+    n-th value with so many bytes. None if ``frame`` has other fixed bytes than these frames.
+    """
+    clear, set_ = written
+    if not len(frame) == len(clear) == len(set_):
+        return None
+    differ = int.from_bytes(clear, "big") ^ int.from_bytes(set_, "big")
+    parts = [f">{_ID_AT}si"]
+    end = _ID_ENDS
+    for number, run in enumerate(_DIFFERING.finditer(differ.to_bytes(len(clear), "big"))):
+        parts.append(f"{run.start() - end}s{code(number, len(run[0]))}")
+        end = run.end()
+    parts.append(f"{len(clear) - end}s")
+    layout = _struct("".join(parts))
+    return layout if layout.unpack(frame)[::2] == layout.unpack(clear)[::2] else None
+
+
+_struct = lru_cache(maxsize=256)(struct.Struct)
+"""The requests of a group's members have few layouts."""
+
+_shared_join = lru_cache(maxsize=256)(JoinShape)
+_shared_sync = lru_cache(maxsize=256)(SyncShape)
+"""Members of one group share a shape; it is found by its bytes with all bits of values clear."""
