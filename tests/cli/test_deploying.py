@@ -1,11 +1,13 @@
-"""The manifest for Kubernetes in the documentation: its options exist, and its schema is kept."""
+"""Deployments in the documentation: their options exist, and the manifest keeps its schema."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
+from tests.tidy.blocks import block_with, commands_of
 
 from kohort.cli.output import name_and_value
 from kohort.cli.pipeline import pipeline
@@ -37,3 +39,22 @@ def test_the_manifest_keeps_the_schema_of_kubernetes() -> None:
     assert len(documents) == 3
     for document in documents:
         schemas.validate(document, schemas.latest_version(), strict=True)
+
+
+def test_the_command_for_yarn_has_options_of_kohort_and_settings_of_this_spark() -> None:
+    pyspark = pytest.importorskip("pyspark", reason="pip install 'kohort[spark]'")
+    text = block_with("docs/howto/many-hosts.md", "--master yarn")
+    ((name, *words),) = commands_of(text.replace("orders.sql", __file__))
+    assert name == "pipeline"
+    options = pipeline.make_context("pipeline", words).params
+    settings = dict(name_and_value("--conf", text) for text in options["spark"])
+    archive, _, folder = settings["spark.yarn.dist.archives"].partition("#")
+    assert f"tar -xzf {archive} -C {folder}\n" in text
+    assert f"PYSPARK_PYTHON={folder}/bin/python\n" in text
+    known = b"".join(
+        ZipFile(jar).read(f"org/apache/spark/{part}/package$.class")
+        for name, part in (("core", "internal/config"), ("yarn", "deploy/yarn/config"))
+        for jar in (Path(pyspark.__file__).parent / "jars").glob(f"spark-{name}_*.jar")
+    )
+    unknown = [name for name in settings if name.encode() not in known]
+    assert not unknown

@@ -131,7 +131,7 @@ def run_two(
         closing(open_ledger(table, source.topic)) as ledger,
         ThreadPoolExecutor(2) as pool,
         Consumer(
-            bootstrap_servers=source.bootstrap,
+            {"bootstrap.servers": source.bootstrap, **source.more},
             group_id=source.topic,
             enable_auto_commit=False,
             auto_offset_reset="earliest",
@@ -141,10 +141,9 @@ def run_two(
         while not third.assignment():
             assert time.monotonic() < give_up
             third.poll(0.05)
-        runs = [
-            pool.submit(run, source, "SELECT value FROM records", table, name=name, limit=limit)
-            for name in ("a", "b")
-        ]
+        more: dict[str, Any] = {"limit": limit, "kafka": source.more}
+        sql = "SELECT value FROM records"
+        runs = [pool.submit(run, source, sql, table, name=name, **more) for name in ("a", "b")]
         while len({at.member for at in ledger.all_positions().values()}) < 2:
             if any(done.done() for done in runs) or time.monotonic() > give_up:
                 break

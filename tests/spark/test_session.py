@@ -1,0 +1,46 @@
+"""The settings and the environment with which Spark is started."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark", reason="pip install 'kohort[spark]'")
+
+from kohort.spark.session import _with_log_settings, default_settings
+
+
+@pytest.mark.parametrize(
+    ("master", "loopback"),
+    [
+        ("local[2]", True),
+        ("local-cluster[2,1,1024]", True),
+        ("spark://host:7077", False),
+        ("yarn", False),
+        ("k8s://https://host:6443", False),
+    ],
+)
+def test_executors_of_other_hosts_do_not_look_for_the_driver_on_their_own(
+    master: str, loopback: bool
+) -> None:
+    assert ("spark.driver.host" in default_settings(master)) is loopback
+
+
+def test_spark_starts_with_log_settings_of_kohort_unless_the_user_has_own_ones(
+    tmp_path: Path,
+) -> None:
+    home = {"SPARK_HOME": str(tmp_path), "SPARK_SUBMIT_OPTS": "-Done=1"}
+    options = _with_log_settings(home)["SPARK_SUBMIT_OPTS"]
+    assert options.startswith('-Done=1 "-Dlog4j2.configurationFile=/')
+    assert Path(options.rpartition("=")[2].strip('"')).is_file()
+    named = home | {"SPARK_SUBMIT_OPTS": "-Dlog4j2.configurationFile=/mine"}
+    assert _with_log_settings(named) == named
+    conf = tmp_path / "conf"
+    conf.mkdir()
+    (conf / "log4j2.properties.template").touch()
+    assert _with_log_settings(home) != home
+    (conf / "log4j2.xml").touch()
+    assert _with_log_settings(home) == home
+    elsewhere = home | {"SPARK_CONF_DIR": str(tmp_path / "mine")}
+    assert _with_log_settings(elsewhere) != elsewhere
