@@ -79,7 +79,7 @@ def test_run_ends_with_status_1_if_a_promise_is_broken(monkeypatch: pytest.Monke
 
     def forgetful(self: Numbering, order: Sequence[MemberId]) -> Claims:
         none: list[list[int]] = [[] for _ in order]
-        return replace(claims(self, order), rightful=none, taken=self.marked(none))
+        return replace(claims(self, order), rightful=none, left=self.left(none))
 
     monkeypatch.setattr(Numbering, "claims", forgetful)
     monkeypatch.setattr(lab_scenarios, "run_scenario", functools.cache(run))

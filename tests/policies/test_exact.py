@@ -20,6 +20,7 @@ from kohort.model.ids import GenerationId, MemberId, TopicPartition
 from kohort.model.partition_set import PartitionSet
 from kohort.policies import classes
 from kohort.policies.cooperative import CooperativeStickyAssignor
+from kohort.policies.numbering import Numbering
 from kohort.policies.spec import GroupSpec, MemberSpec, Shares
 from kohort.policies.sticky import StickyAssignor
 
@@ -213,3 +214,18 @@ def test_a_cooperative_plan_in_columns_withholds_what_others_claim() -> None:
             for member_id, share in plan.items():
                 owned = spec.members[member_id].owned
                 assert list(mine[member_id]) == [p for p in share if claimed[p] == (p in owned)]
+
+
+def test_plans_are_equal_whether_claims_are_read_by_columns_or_one_by_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    by_columns = [
+        (spec, COOPERATIVE.assign(spec).partitions)
+        for seed in range(60)
+        for spec, _ in histories(seed, racks=bool(seed % 2))
+    ]
+    claims = [Numbering(spec).claims(spec.member_order()) for spec, _ in by_columns]
+    assert 20 < sum(each.made is not each.rightful for each in claims) < len(claims) - 20
+    monkeypatch.setattr(Numbering, "_sound", lambda *args: None)
+    for spec, plan in by_columns:
+        assert shown(COOPERATIVE.assign(spec).partitions) == shown(plan)

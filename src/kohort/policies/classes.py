@@ -22,6 +22,7 @@ from itertools import chain
 
 from kohort.policies.counts import Counts, hand_out, level
 from kohort.policies.fewer_moves import save_moves
+from kohort.policies.turns import Pool, Turn, integers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,12 +41,14 @@ class Supply:
 
     Attributes:
         claims: for each member, the sorted partitions that it keeps if it can.
+        held: for each member, the number of its claims.
         free: for each kind, the sorted partitions that nobody keeps.
         sizes: for each kind, the number of its partitions.
         kind_of: the kind of each partition.
     """
 
-    claims: Sequence[list[int]]
+    claims: Sequence[Sequence[int]]
+    held: Sequence[int]
     free: Sequence[Sequence[int]]
     sizes: Sequence[int]
     kind_of: Sequence[int]
@@ -66,10 +69,13 @@ class Part:
             for kind in each.kinds:
                 self._wanting[kind].append(number)
         self._contested = sorted(k for k, them in self._wanting.items() if len(them) > 1)
-        self._plan: dict[int, list[int]] = {}
+        self._plan: dict[int, list[int] | Turn] = {}
+        """The partitions of members that do not simply keep their claims."""
+        self._load = {member: supply.held[member] for each in classes for member in each.members}
+        """The number of partitions of each member."""
 
-    def solve(self) -> Mapping[int, list[int]]:
-        """The sorted partitions of each member."""
+    def solve(self) -> Mapping[int, list[int] | Turn]:
+        """The sorted partitions of each member that does not simply keep its claims."""
         counts = self._class_counts()
         released = [
             self._keep(each, counts.load[number], self._surrendered(counts, number))
@@ -78,10 +84,15 @@ class Part:
         gained = self._hand_out(counts, released)
         if gained > self._least_gain(counts):
             self._search()
-        for member, share in self._plan.items():
-            if share is not self._supply.claims[member]:
+        for share in self._plan.values():
+            if isinstance(share, list):
                 share.sort()
         return self._plan
+
+    def _mine(self, member: int) -> Sequence[int]:
+        """The partitions of a member so far."""
+        found = self._plan.get(member)
+        return self._supply.claims[member] if found is None else integers(found)
 
     # -- 1. classes -------------------------------------------------------------------------------
 
@@ -151,29 +162,31 @@ class Part:
     def _keep(self, each: MemberClass, load: int, surrendered: dict[int, int]) -> list[int]:
         """Let members keep partitions up to their share of the load; returns the others."""
         released: list[int] = []
-        mine = {member: self._supply.claims[member] for member in each.members}
-        quota, extra = divmod(load, len(mine))
+        loads = self._load
+        quota, extra = divmod(load, len(each.members))
         if surrendered:
-            order = sorted(mine, key=lambda member: -len(mine[member]))
+            order = sorted(each.members, key=lambda member: -loads[member])
             for patient in (True, False):  # first the members that must give something anyway
                 for member in order:
-                    room = len(mine[member]) - quota if patient else len(mine[member])
+                    room = loads[member] - quota if patient else loads[member]
                     if room > 0 and surrendered:
-                        mine[member], given = self._give_up(mine[member], room, surrendered)
+                        kept, given = self._give_up(self._mine(member), room, surrendered)
+                        self._plan[member] = kept
+                        loads[member] = len(kept)
                         released += given
-        for member, partitions in mine.items():
+        for member in each.members:
             limit = quota
-            if len(partitions) > quota and extra:
+            if loads[member] > quota and extra:
                 extra -= 1
                 limit = quota + 1
-            self._plan[member] = partitions
-            if len(partitions) > limit:
-                self._plan[member], gone = self._least_spread(partitions, limit)
+            if loads[member] > limit:
+                self._plan[member], gone = self._least_spread(self._mine(member), limit)
+                loads[member] = limit
                 released += gone
         return released
 
     def _give_up(
-        self, partitions: list[int], most: int, surrendered: dict[int, int]
+        self, partitions: Sequence[int], most: int, surrendered: dict[int, int]
     ) -> tuple[list[int], list[int]]:
         """Split partitions into those that stay and at most ``most`` that the class must give."""
         given: list[int] = []
@@ -187,11 +200,16 @@ class Part:
         gone = set(given)
         return [partition for partition in partitions if partition not in gone], given
 
-    def _least_spread(self, partitions: list[int], limit: int) -> tuple[list[int], list[int]]:
+    def _least_spread(self, partitions: Sequence[int], limit: int) -> tuple[list[int], list[int]]:
         """Split off the last partitions in the order of `_spread`; quickly at one rank."""
         kinds = self._supply.kinds(partitions)
-        if len(set(kinds)) == len(kinds):
-            return partitions[:limit], partitions[limit:]
+        distinct = set(kinds)
+        if len(distinct) == len(kinds):
+            return list(partitions[:limit]), list(partitions[limit:])
+        if limit == len(kinds) - 1 == len(distinct):  # in short what follows: one kind is twice
+            double = sum(kinds) - sum(distinct)
+            at = limit - kinds[::-1].index(double)
+            return [*partitions[:at], *partitions[at + 1 :]], [partitions[at]]
         units = Counter(kinds)
         most = max(units.values())
         heavy = {kind for kind, number in units.items() if number == most}
@@ -207,12 +225,12 @@ class Part:
                     if len(gone) == count:
                         break
             gone.reverse()
-        kept = partitions.copy()
+        kept = list(partitions)
         for partition in gone:
             del kept[bisect_left(kept, partition)]
         return kept, gone
 
-    def _spread(self, partitions: list[int]) -> list[int]:
+    def _spread(self, partitions: Sequence[int]) -> Sequence[int]:
         """The first partition of each kind, then the second of each: any cut leaves kinds even."""
         kind_of = self._supply.kind_of.__getitem__
         by_kind = sorted(partitions, key=kind_of)
@@ -232,41 +250,44 @@ class Part:
         for kind, units in _by_kind(chain.from_iterable(released), self._supply.kind_of).items():
             pool[kind] = sorted([*pool[kind], *units])
         index = {kind: number for number, kind in enumerate(self._contested)}
-        pools: list[list[int]] = [[] for _ in self._classes]
+        pools: list[list[Sequence[int]]] = [[] for _ in self._classes]
         given = dict.fromkeys(pool, 0)
         for number, each in enumerate(self._classes):
             held, owned, mine = counts.held[number], counts.owned[number], pools[number]
             for kind in each.kinds:
                 contested = index.get(kind)
                 if contested is None:
-                    mine.extend(pool[kind])
+                    mine.append(pool[kind])
                 elif partitions := pool[kind]:
                     more = held.get(contested, 0) - owned.get(contested, 0)
                     start = given[kind]
                     given[kind] = end = start + more + gone[number].get(kind, 0)
-                    mine.extend(partitions[start:end])
-        for each, partitions in zip(self._classes, pools, strict=True):
-            self._fill(each, partitions)
-        return sum(map(len, pools))
+                    mine.append(partitions[start:end])
+        joined = list(map(Pool, pools))
+        for each, together in zip(self._classes, joined, strict=True):
+            self._fill(each, together)
+        return sum(each.size for each in joined)
 
-    def _fill(self, each: MemberClass, partitions: list[int]) -> None:
+    def _fill(self, each: MemberClass, pool: Pool) -> None:
         """Give each partition to the member with the lowest load; the first of equal ones."""
-        if len(each.members) == 1:
-            self._plan[each.members[0]] = self._plan[each.members[0]] + partitions
-            return
         by_load: dict[int, list[int]] = {}
         for member in each.members:
-            by_load.setdefault(len(self._plan[member]), []).append(member)
+            by_load.setdefault(self._load[member], []).append(member)
         loads = sorted(by_load)
         lowest: list[int] = []
-        start = 0
-        for load, following in zip(loads, [*loads[1:], loads[-1] + len(partitions)], strict=True):
+        start, is_sorted = 0, pool.is_sorted
+        for load, following in zip(loads, [*loads[1:], loads[-1] + pool.size], strict=True):
             lowest = sorted(lowest + by_load[load])
             turns = len(lowest)
-            given = partitions[start : start + (following - load) * turns]
-            start += len(given)
-            for member, first in zip(lowest, range(len(given)), strict=False):
-                self._plan[member] = self._plan[member] + given[first::turns]
+            end = min(start + (following - load) * turns, pool.size)
+            for member, first in zip(lowest, range(start, end), strict=False):
+                more = Turn(pool, slice(first, end, turns))
+                if self._load[member] or not is_sorted:
+                    self._plan[member] = [*self._mine(member), *more.partitions()]
+                else:
+                    self._plan[member] = more
+                self._load[member] += len(range(first, end, turns))
+            start = end
 
     # -- 3. proof ---------------------------------------------------------------------------------
 
@@ -276,8 +297,8 @@ class Part:
         Classes must gain some of them. And if any member could have any of the loads, most would be
         kept if the member that held most had the largest load, and so on.
         """
-        loads = sorted(map(len, self._plan.values()))
-        held = sorted(len(self._supply.claims[member]) for member in self._plan)
+        loads = sorted(self._load.values())
+        held = sorted(self._supply.held[member] for member in self._load)
         by_load = sum(loads) - sum(map(min, loads, held))
         by_class = counts.gained() + sum(
             len(self._supply.free[kind]) for kind, them in self._wanting.items() if len(them) == 1
@@ -286,7 +307,7 @@ class Part:
 
     def _search(self) -> None:
         """Search for a plan with fewer moves on the counts of members."""
-        supply, members = self._supply, sorted(self._plan)
+        supply, members = self._supply, sorted(self._load)
         position = {member: number for number, member in enumerate(members)}
         kinds = sorted(self._wanting)
         index = {kind: number for number, kind in enumerate(kinds)}
@@ -295,6 +316,7 @@ class Part:
             found = Counter(supply.kinds(partitions))
             return {index[kind]: units for kind, units in found.items()}
 
+        owned = [counted(supply.claims[member]) for member in members]
         counts = Counts(
             groups=[[position[m] for m in each.members] for each in self._classes],
             subscribers=[self._wanting[kind] for kind in kinds],
@@ -302,9 +324,12 @@ class Part:
                 frozenset(index[kind] for kind in each.mismatched) for each in self._classes
             ],
             sizes=[1] * len(members),
-            owned=[counted(supply.claims[member]) for member in members],
-            held=[counted(self._plan[member]) for member in members],
-            load=[len(self._plan[member]) for member in members],
+            owned=owned,
+            held=[
+                counted(self._mine(member)) if member in self._plan else mine.copy()
+                for member, mine in zip(members, owned, strict=True)
+            ],
+            load=[self._load[member] for member in members],
         )
         save_moves(counts)
         self._from_counts(counts, members, kinds)
@@ -314,9 +339,10 @@ class Part:
         supply = self._supply
         pool = {kind: list(supply.free[kind]) for kind in kinds}
         lacking: dict[int, deque[tuple[int, int]]] = {kind: deque() for kind in kinds}
+        plan: dict[int, list[int]] = {member: [] for member in members}
         for number, member in enumerate(members):
             left = {kinds[kind]: units for kind, units in counts.held[number].items()}
-            mine = []
+            mine = plan[member]
             for partition in supply.claims[member]:
                 kind = supply.kind_of[partition]
                 if left.get(kind, 0):
@@ -324,16 +350,16 @@ class Part:
                     mine.append(partition)
                 else:
                     pool[kind].append(partition)
-            self._plan[member] = mine
             for kind, units in left.items():
                 if units:
                     lacking[kind].append((member, units))
         for kind, turns in lacking.items():
             for partition in sorted(pool[kind]):
                 member, units = turns.popleft()
-                self._plan[member].append(partition)
+                plan[member].append(partition)
                 if units > 1:
                     turns.append((member, units - 1))
+        self._plan.update(plan)
 
 
 def _by_kind(partitions: Iterable[int], kind_of: Sequence[int]) -> dict[int, list[int]]:

@@ -10,7 +10,7 @@ group (`classes`).
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 
 from kohort.model.ids import NO_GENERATION, GenerationId, MemberId, ProtocolName
@@ -18,6 +18,7 @@ from kohort.model.partition_set import PartitionSet
 from kohort.policies.classes import MemberClass, Part, Supply
 from kohort.policies.numbering import Claims, Numbering
 from kohort.policies.spec import GroupAssignment, GroupSpec, Plan, RebalanceProtocol
+from kohort.policies.turns import Turn, integers
 
 
 class StickyAssignor:
@@ -47,54 +48,63 @@ def sticky_shares(spec: GroupSpec, *, withhold: bool = False) -> dict[MemberId, 
     order = spec.member_order()
     numbering = Numbering(spec)
     claims = numbering.claims(order)
+    held = claims.sizes()
     supply = Supply(
         claims=claims.rightful,
+        held=held,
         free=_free(numbering, claims),
         sizes=[len(kind.partitions) for kind in numbering.kinds],
         kind_of=numbering.kind_of,
     )
-    shares: list[list[int]] = [[] for _ in order]
+    changed: dict[int, list[int] | Turn] = {}
     for classes in _parts(_classes(order, numbering)):
-        for member, share in Part(classes, supply).solve().items():
-            shares[member] = share
+        changed |= Part(classes, supply).solve()
     if withhold:
         generations = [spec.members[member_id].generation_id for member_id in order]
-        _withhold(shares, claims.made, generations)
+        _withhold(changed, claims, generations)
     plan = {}
-    members, share_of = spec.members, numbering.share
-    for member_id, share, made in zip(order, shares, claims.made, strict=True):
-        if share is made and len(share) == len(owned := members[member_id].owned):
-            plan[member_id] = PartitionSet.of(owned)
+    for position, member_id in enumerate(order):
+        share = changed.get(position)
+        owned = PartitionSet.of(spec.members[member_id].owned)
+        if share is not None:
+            plan[member_id] = numbering.share(share)
+        elif held[position] == len(owned.numbers):
+            plan[member_id] = owned
         else:
-            plan[member_id] = share_of(share)
+            plan[member_id] = numbering.share(claims.rightful[position])
     return plan
 
 
 def _free(numbering: Numbering, claims: Claims) -> list[Sequence[int]]:
     """For each kind, the partitions that no member claims rightfully."""
-    if 1 not in claims.taken:
+    if len(claims.left) == len(numbering.kind_of):
         return [kind.partitions for kind in numbering.kinds]
     free: list[list[int]] = [[] for _ in numbering.kinds]
-    for partition in claims.left():
+    for partition in claims.left:
         free[numbering.kind_of[partition]].append(partition)
     return list(free)
 
 
 def _withhold(
-    shares: list[list[int]], made: Sequence[list[int]], generations: Sequence[GenerationId]
+    changed: dict[int, list[int] | Turn], claims: Claims, generations: Sequence[GenerationId]
 ) -> None:
     """Remove partitions that a member claims and does not get, except beside older claims."""
+    made, rightful = claims.made, claims.rightful
+    looked_at: Mapping[int, Sequence[int] | Turn] = changed.copy()
+    if made is not rightful:
+        looked_at = {at: changed.get(at, mine) for at, mine in enumerate(rightful)}
     newest: dict[int, GenerationId] = {}
-    for share, claimed, generation_id in zip(shares, made, generations, strict=True):
-        if claimed and share is not claimed:
-            for partition in frozenset(claimed).difference(share):
-                newest[partition] = max(newest.get(partition, NO_GENERATION), generation_id)
-    for member, share in enumerate(shares if newest else ()):
-        if share is not made[member] and not newest.keys().isdisjoint(share):
+    for member, share in looked_at.items():
+        if made[member]:
+            for partition in frozenset(made[member]).difference(integers(share)):
+                newest[partition] = max(newest.get(partition, NO_GENERATION), generations[member])
+    for member, share in looked_at.items() if newest else ():
+        partitions = integers(share)
+        if not newest.keys().isdisjoint(partitions):
             mine = frozenset(made[member])
-            shares[member] = [
+            changed[member] = [
                 partition
-                for partition in share
+                for partition in partitions
                 if partition not in newest
                 or (partition in mine and newest[partition] < generations[member])
             ]

@@ -40,7 +40,7 @@ def _claims_of_members_that_missed_a_generation_are_void(patch: Patch) -> None:
             mine if members[member_id].generation_id == newest else []
             for member_id, mine in zip(order, found.rightful, strict=True)
         ]
-        return replace(found, rightful=heard, taken=self.marked(heard))
+        return replace(found, rightful=heard, left=self.left(heard))
 
     patch.setattr(Numbering, "claims", newest_only)
 
