@@ -7,6 +7,7 @@ from pathlib import Path
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given
+from tests.stored_records import iterate_records
 
 from kohort.coordinator.records import (
     CommittedOffset,
@@ -127,7 +128,7 @@ def test_a_committed_offset_is_written_byte_for_byte_as_kafka_does() -> None:
 
 
 def real_records() -> list[batches.Record]:
-    return list(batches.iterate_records(SEGMENT.read_bytes()))
+    return list(iterate_records(SEGMENT.read_bytes()))
 
 
 def test_a_log_that_a_real_kafka_wrote_is_read_whole() -> None:
