@@ -10,6 +10,7 @@ import subprocess
 import sys
 from base64 import b64encode
 from collections.abc import Iterator
+from contextlib import ExitStack
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -22,12 +23,14 @@ from tests.explain.test_stories import done, joins, leaves, member, preparing
 
 from kohort import Consumer
 from kohort.broker.embedded import EmbeddedBroker
+from kohort.cli import explain_process
 from kohort.cli.broker import LOGGERS
 from kohort.cli.explain import explain
 from kohort.cli.explain_files import LONGEST_LINE
 from kohort.client.admin import Admin
 from kohort.explain import explaining
 from kohort.host.group_log import KafkaFormatter
+from kohort.model.errors import KohortError
 from kohort.model.ids import TopicPartition
 from kohort.model.positions import Position
 from kohort.testing.real_kafka import RealKafka
@@ -150,6 +153,58 @@ def test_lines_of_two_writers_in_one_another_and_a_cut_line_are_told(tmp_path: P
     counts = json.loads(told.stdout)["logs"][0]
     assert (counts["lines"], counts["unknown"]) == (5, 2)
     assert "2 of 5 lines are about groups in words that are not known" in told.stderr
+
+
+def record(generation: int, *members: str) -> str:
+    """A generation as the formatter of ``kafka-console-consumer`` prints it."""
+    value = {
+        "protocolType": "consumer",
+        "generation": generation,
+        "protocol": "range",
+        "currentStateTimestamp": 1_795_645_896_000 + generation,
+        "members": [
+            {
+                "memberId": name,
+                "clientId": "c" * 30_000,
+                "clientHost": "/127.0.0.1",
+                "sessionTimeout": 6_000,
+                "subscription": "",
+                "assignment": "",
+            }
+            for name in members
+        ],
+    }
+    key = {"type": 2, "data": {"group": "g"}}
+    whole = {"key": key, "value": {"version": 3, "data": value}}
+    return json.dumps(whole, separators=(",", ":"))
+
+
+def test_a_process_of_its_own_reads_large_logs_with_the_same_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = [
+        text
+        for n in range(400)
+        for text in [joins(n, n, member(f"pod{n}", 1)), *done(n + 0.1, n + 1)]
+    ]
+    client = "[2026-03-01 09:00:0{},000] INFO [Consumer clientId=c, groupId=g] (Re-)joining group"
+    broker = write(tmp_path / "broker.log", *lines, record(400, "a"), record(401, "a", "b"))
+    packed = tmp_path / "client.log.gz"
+    packed.write_bytes(gzip.compress("\n".join(map(client.format, range(5))).encode())[:-9])
+    here = run(broker, packed, "--json")
+    monkeypatch.setattr(explain_process, "_LEAST_BYTES", 1)
+    elsewhere = run(broker, packed, "--json")
+    assert "client.log.gz is damaged behind line" in here.stderr
+    assert (elsewhere.stdout, elsewhere.stderr) == (here.stdout, here.stderr)
+
+
+def test_a_process_that_ends_before_it_has_read_all_is_told(
+    tmp_path: Path,
+) -> None:
+    with ExitStack() as stack:
+        process = explain_process.ReadingProcess([tmp_path / "absent.log"], stack)
+        with pytest.raises(KohortError, match="the process that reads the files has ended early"):
+            list(process.told(lambda: None))
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
@@ -346,30 +401,8 @@ def test_the_log_of_a_real_kafka_is_explained(real_kafka: RealKafka) -> None:
 
 
 def test_records_that_a_formatter_prints_without_line_ends_are_read(tmp_path: Path) -> None:
-    def group(generation: int, *members: str) -> str:
-        value = {
-            "protocolType": "consumer",
-            "generation": generation,
-            "protocol": "range",
-            "currentStateTimestamp": 1_795_645_896_000 + generation,
-            "members": [
-                {
-                    "memberId": name,
-                    "clientId": "c" * 30_000,
-                    "clientHost": "/127.0.0.1",
-                    "sessionTimeout": 6_000,
-                    "subscription": "",
-                    "assignment": "",
-                }
-                for name in members
-            ],
-        }
-        key = {"type": 2, "data": {"group": "g"}}
-        whole = {"key": key, "value": {"version": 3, "data": value}}
-        return json.dumps(whole, separators=(",", ":"))
-
     path = tmp_path / "records.json"
-    path.write_text(group(1, "a") + group(2, "a", "b", "d") + group(3, "a"), encoding="utf-8")
+    path.write_text(record(1, "a") + record(2, "a", "b", "d") + record(3, "a"), encoding="utf-8")
     (told,) = json.loads(run(path, "--json").stdout)["groups"]
     rows = [(row["generation"], row["cause"], row["member"]) for row in told["rebalances"]]
     assert rows == [(2, "a new member joined", "b"), (3, "a member left or expired", "b")]

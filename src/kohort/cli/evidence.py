@@ -6,7 +6,6 @@ A bar on a terminal shows the progress. Must not know: the meaning of lines.
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,13 +15,20 @@ from typing import Final, TypeAlias
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
-from kohort.cli.explain_files import HistoryFile, LogFile, open_file
-from kohort.cli.explain_segments import SegmentFile
+from kohort.cli.explain_files import open_file
+from kohort.cli.explain_process import (
+    File,
+    ReadFile,
+    ReadingProcess,
+    merged,
+    position_of,
+    worth_a_process,
+)
 from kohort.cli.output import configured, note
 from kohort.explain.explaining import MOST_GROUPS, Explainer
 from kohort.explain.told import Reader
 
-Files: TypeAlias = Sequence[LogFile | HistoryFile | SegmentFile]
+Files: TypeAlias = Sequence[File | ReadFile]
 _STEP_S: Final = 0.2
 """Seconds between two steps of the progress bar."""
 
@@ -42,11 +48,15 @@ def read_sources(
         ConfigError: a file cannot be read, or the cluster has no offsets topic.
     """
     with ExitStack() as stack:
-        logs = [open_file(path, stack) for path in files]
-        advance = _progress(logs, stack)
-        every = [log.events(advance) for log in logs]
-        events = every[0] if len(every) == 1 else heapq.merge(*every, key=lambda timed: timed[0])
-        reader.feed_all(told for _, told in events)
+        opened = [open_file(path, stack) for path in files]
+        total, logs = sum(log.bytes for log in opened), tuple[File | ReadFile, ...](opened)
+        if worth_a_process(opened):
+            process = ReadingProcess(files, stack)
+            reader.feed_all(process.told(_progress(total, lambda: process.position, stack)))
+            logs = process.files
+        else:
+            advance = _progress(total, lambda: position_of(opened), stack)
+            reader.feed_all(merged(opened, advance))
         if bootstrap is not None:
             # librdkafka is loaded for a live cluster only.
             from kohort.cli.offsets_topic import read_offsets  # noqa: PLC0415
@@ -92,9 +102,8 @@ def remarks_of(logs: Files, explainer: Explainer) -> Iterator[str]:
         )
 
 
-def _progress(logs: Files, stack: ExitStack) -> Callable[[], None]:
+def _progress(total: int, position: Callable[[], int], stack: ExitStack) -> Callable[[], None]:
     """A bar on a terminal's standard error; returns a function that moves the bar."""
-    total = sum(log.bytes for log in logs)
     console = Console(stderr=True)
     if not console.is_terminal or total < 10_000_000:
         return lambda: None
@@ -107,7 +116,7 @@ def _progress(logs: Files, stack: ExitStack) -> Callable[[], None]:
         nonlocal shown
         if monotonic() - shown > _STEP_S:
             shown = monotonic()
-            bar.update(task, completed=sum(log.position() for log in logs if log.bytes))
+            bar.update(task, completed=position())
 
     return advance
 

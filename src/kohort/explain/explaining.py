@@ -23,7 +23,7 @@ from kohort.explain.many_groups import expired_together
 from kohort.explain.ownership import MOST_STEPS, Ownership
 from kohort.explain.patterns.rules import findings
 from kohort.explain.server_groups import Bumped, Reconciled, ServerGroup, ServerMember
-from kohort.explain.skews import Skew, Skews
+from kohort.explain.skews import STEPS, Skew, Skews
 from kohort.explain.stories import MOST_CLIENTS, MOST_REBALANCES, Rebalance, Story
 from kohort.explain.told import Told
 from kohort.explain.wordings.templates import NEWEST, version_text
@@ -90,15 +90,17 @@ class Explainer:
     def feed_all(self, items: Iterable[Told]) -> Explainer:
         """Take events, records and commits in the order of their times; returns this explainer."""
         for item in items:
-            self.feed(item)
+            if type(item) is Event:  # as most items are
+                self._take_event(item)
+            else:
+                self.feed(item)
         return self
 
     def feed(self, item: Told) -> None:
         """Take an event, a record of a group, or a commit."""
-        if isinstance(item, Event):  # as most items are
-            self._take_event(item)
-            return
         match item:
+            case Event():
+                self._take_event(item)
             case Settled():
                 self._settled(item)
             case Committed():
@@ -150,14 +152,15 @@ class Explainer:
             server.feed(item)
 
     def _take_event(self, event: Event) -> None:
-        self._skews.feed(event)
+        if event.kind in STEPS:
+            self._skews.feed(event)
         story = self._story(event)
         if story is None:
             self.refused += 1
             return
-        kept = len(story.rebalances)
+        kept = len(story.finished)
         story.feed(event)
-        self._rows += len(story.rebalances) - kept
+        self._rows += len(story.finished) - kept
         if self._rows > MOST_ROWS:
             self._keep_fewer()
 
@@ -167,7 +170,7 @@ class Explainer:
             self.most_rows = max(LEAST_ROWS, self.most_rows * 3 // 4)
             for story in self._stories.values():
                 story.keep_last(self.most_rows)
-            self._rows = sum(len(story.rebalances) for story in self._stories.values())
+            self._rows = sum(len(story.finished) for story in self._stories.values())
 
     def _timed(self, group: str, name: str, seconds: float) -> None:
         latest = self._latest.get(group)
@@ -253,7 +256,7 @@ class Explainer:
 
     def _story(self, event: Event) -> Story | None:
         latest = self._latest.get(event.group)
-        if latest is not None and event.partition in {None, latest.partition}:
+        if latest is not None and (event.partition is None or event.partition == latest.partition):
             return latest
         if latest is not None and latest.partition is None:
             del self._stories[latest.group, None]
@@ -267,7 +270,7 @@ class Explainer:
             story = Story(
                 group=event.group,
                 partition=event.partition,
-                rebalances=deque(maxlen=self.most_rows),
+                finished=deque(maxlen=self.most_rows),
                 clients_limit=self.clients_limit,
                 ownership=Ownership(limit=self.steps_limit),
             )

@@ -46,10 +46,10 @@ _CLOCK: Final = re.compile(
     r"(?<![\d:])(\d{1,2}):(\d\d):(\d\d)(?:[.,](\d{1,6}))?(?: ([AP]M))?(?![:\d])"
 )
 _KAFKA: Final = re.compile(
-    r"\[(20\d\d-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01]) \d\d:\d\d:\d\d,\d{3})\] [A-Z]+ ",
-    re.ASCII,
+    r"\[(20\d\d-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01]) \d\d:\d\d:\d\d),", re.ASCII
 )
 """The beginning of a line in the default pattern of Kafka's loggers, as most lines are."""
+_LEVELS: Final = ("INFO ", "WARN ", "ERROR ", "DEBUG ", "TRACE ", "FATAL ")
 _KAFKA_ENDS: Final = (" (kafka.", " (org.apache.")
 _MONTH_NUMBERS: Final = {name: number for number, name in enumerate(_MONTHS, 1)}
 _YEAR_2001: Final = 1e9
@@ -96,11 +96,10 @@ class Framed(NamedTuple):
 
 def framed(line: str) -> Framed:
     """Take a line apart. A line without a known frame is its text alone."""
-    if line.endswith(")") and (kafka := _KAFKA.match(line)) is not None:
-        begin = line.rfind(" (")
-        if line.startswith(_KAFKA_ENDS, begin):
-            told = kafka[1]
-            return Framed(line[26:begin], _second(told[:19]) + int(told[20:]) / 1_000, True)
+    if line.endswith(")") and line.startswith(_LEVELS, 26) and line[24:26] == "] ":
+        begin, second, millis = line.rfind(" ("), _kafka_second(line[:21]), line[21:24]
+        if second is not None and line.startswith(_KAFKA_ENDS, begin) and millis.isdecimal():
+            return Framed(line[26:begin], second + int(millis) / 1_000, True)
     stripped = line.strip()
     if "\x1b" in stripped:
         stripped = _COLOURS.sub("", stripped)
@@ -245,6 +244,13 @@ def _instant(told: str, rest: str, zone: str) -> float:
         offset = int(digits[:2]) * 3_600 + int(digits[2:]) * 60
         whole -= offset if zone[0] == "+" else -offset
     return whole + int(rest.ljust(9, "0")) / 1e9 if rest else float(whole)
+
+
+@lru_cache(maxsize=1_024)
+def _kafka_second(beginning: str) -> int | None:
+    """The second in the beginning of a line; None if the line has another pattern."""
+    found = _KAFKA.fullmatch(beginning)
+    return None if found is None else _second(found[1])
 
 
 @lru_cache(maxsize=1_024)

@@ -44,6 +44,7 @@ _CONTEXT: Final = re.compile(
     r"groupId=([^\]]*)\]"
 )
 _RDKAFKA: Final = re.compile(r"([\w.-]+#consumer-\d+)\b")
+_NUMBERS: Final = ("generation", "members", "static")
 _NOTHING: Final = frozenset({"None", "null", "none", "<nil>", "{}"})
 _SOME: Final = re.compile(r"^Some\((.*)\)$")
 _ALIKE: Final = frozenset({"kafka-python", "aiokafka", "Java"})
@@ -123,9 +124,10 @@ class LogReader:
         """
         counts = self.counts
         counts.lines += 1
-        counts.cut += cut
+        if cut:
+            counts.cut += 1
         self._before.append(line)
-        if self._tables.active or (line.startswith(_BLANK) and _is_table(line)):
+        if self._tables.kind is not None or (line.startswith(_BLANK) and _is_table(line)):
             row = self._tables.read(number, line.lstrip(" \t>|"))
             if row is not None:
                 counts.understood += 1
@@ -138,9 +140,9 @@ class LogReader:
             frame = same_source_time(frame, self._before)
             self._timeless = 0 if frame.at is not None else self._timeless + 1
         place = Place(self._file, number)
-        known = counts.understood
         events = self._read(frame, place)
-        if counts.understood > known:
+        if events is not None:
+            counts.understood += 1
             return events
         if _CERTAIN.search(line) is None or _HEAD.search(line) is not None:
             counts.others += 1
@@ -153,17 +155,17 @@ class LogReader:
     def told(self, frame: Framed, place: Place) -> list[Event]:
         """The events of a text that is no line of a file, as of `read`."""
         self.counts.lines += 1
-        known = self.counts.understood
         events = self._read(frame, place)
-        self.counts.others += self.counts.understood == known
-        return events
+        self.counts.understood += events is not None
+        self.counts.others += events is None
+        return events or []
 
-    def _read(self, frame: Framed, place: Place) -> list[Event]:
+    def _read(self, frame: Framed, place: Place) -> list[Event] | None:
+        """The events of a line; None for a message that is not known."""
         found = understood(frame.text) or _in_pairs(frame) if frame.text else None
         if found is None:
-            return []
+            return None
         wording, values = found
-        self.counts.understood += 1
         if wording.kind is Kind.HOUSEKEEPING:
             return []
         return self._complete(self._event(wording, values, frame, place))
@@ -195,60 +197,56 @@ class LogReader:
         self, wording: Wording, values: dict[str, str], frame: Framed, place: Place
     ) -> Event:
         text, at, dated, source, _ = frame
-        side, versions, maker = wording.side, wording.versions, wording.maker
+        kind, side, maker = wording.kind, wording.side, wording.maker
+        versions = wording.versions
         if maker in _ALIKE:
             maker = self._maker(maker, frame)
         take = values.pop
         group, member = take("group", ""), take("member", "")
         instance, client = take("instance", ""), take("client", "")
-        partition = take("partition", None)
+        partition = take("partition", "")
         if side is not Side.BROKER:
-            named = (_plain(group), _plain(member), _plain(instance), client)
-            group, member, instance, client = _in_context(frame, *named)
+            told = (_plain(group), _plain(member), _plain(instance), client)
+            group, member, instance, client = _in_context(frame, *told)
             versions = None
         else:
-            if instance:
-                instance = _plain(instance)
-            if partition is None and "[GroupCoordinator id=" in text:
-                found = _PARTITION.search(text)
-                partition = None if found is None else found[1]
+            instance = _plain(instance)
+            if not partition and "[GroupCoordinator id=" in text:
+                partition = _partition_in(text)
             versions = versions_of(versions, text) if wording.reasoned else versions
-        client = client or _client_by(maker, member)
+        if member and not client and maker not in _CLIENTLESS:
+            client = client_of(member)
         key = source or client
-        home = None if partition is None else int(partition)
+        home = int(partition) if partition else None
         if side is Side.TOOL:
             self._listed = group, place.line
         if group:
-            if max(len(self._groups), len(self._at_home)) > _MOST_SOURCES:
-                self._groups.clear()
-                self._at_home.clear()
-            self._groups[key] = self._groups[""] = group
-            if home is not None:
-                self._home, self._at_home[home] = (group, home), group
-        elif wording.kind is not Kind.GROUP_CHOSEN:  # the next line that names one is about it
+            self._note_group(key, group, home)
+        elif kind is not Kind.GROUP_CHOSEN:  # the next line that names one is about it
             group = self._group_of_line(key, home)
-        return Event(
-            wording.kind,
-            side,
-            place,
-            text[:_MOST_TEXT],
-            None if at is None else self._on_its_day(key, at, dated=dated),
-            dated,
-            source,
-            maker,
-            versions,
-            group,
-            home,
-            member,
-            instance,
-            client,
-            int(take("generation")) if "generation" in values else None,
-            int(take("members")) if "members" in values else None,
-            int(take("static")) if "static" in values else None,
-            take("state", ""),
-            _plain(take("reason")) if "reason" in values else "",
-            values,
+        at = None if at is None else self._on_its_day(key, at, dated=dated)
+        generation, members, static = (take(name, "") for name in _NUMBERS)
+        named = (group, home, member, instance, client)
+        numbers = (
+            int(generation) if generation else None,
+            int(members) if members else None,
+            int(static) if static else None,
         )
+        state, reason = take("state", ""), take("reason", "")
+        line = (kind, side, place, text[:_MOST_TEXT], at, dated, source, maker, versions)
+        # Half the time of a call with names.
+        return tuple.__new__(
+            Event, (*line, *named, *numbers, state, reason and _plain(reason), values)
+        )
+
+    def _note_group(self, key: str, group: str, home: int | None) -> None:
+        """Note the group of a line for later lines without one."""
+        if len(self._groups) > _MOST_SOURCES or len(self._at_home) > _MOST_SOURCES:
+            self._groups.clear()
+            self._at_home.clear()
+        self._groups[key] = self._groups[""] = group
+        if home is not None:
+            self._home, self._at_home[home] = (group, home), group
 
     def _maker(self, maker: str, frame: Framed) -> str:
         """The program of a message that kafka-python, aiokafka and Java may write."""
@@ -305,8 +303,10 @@ def _in_context(
     return group, member, instance, client
 
 
-def _client_by(maker: str, member: str) -> str:
-    return client_of(member) if member and maker not in _CLIENTLESS else ""
+def _partition_in(text: str) -> str:
+    """The partition of the offsets topic that the coordinator names; empty if it names none."""
+    found = _PARTITION.search(text)
+    return "" if found is None else found[1]
 
 
 def _is_table(line: str) -> bool:

@@ -20,12 +20,13 @@ from kohort.explain.events import Event, Kind, Side
 MOST_MARKS: Final = 20_000
 _LEAST_S: Final = 0.25
 """A smaller difference may be the delay of the network."""
-_STEPS: Final = {
+STEPS: Final = {
     Kind.STABILIZED: "joined",
     Kind.JOINED: "joined",
     Kind.ASSIGNED: "assigned",
     Kind.SYNCED: "assigned",
 }
+"""Kinds of events that tell a step of a generation."""
 _MOST_APART_S: Final = 86_400.0
 """The same generation number of another week is another generation."""
 
@@ -55,7 +56,7 @@ class Skews:
 
     def feed(self, event: Event) -> None:
         """Note the step of a generation; other events are ignored."""
-        step = _STEPS.get(event.kind)
+        step = STEPS.get(event.kind)
         if step is None or event.at is None or event.generation is None or not event.dated:
             return
         if event.instance and event.side is Side.CLIENT and self._may_return(event):

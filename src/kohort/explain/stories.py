@@ -166,6 +166,9 @@ class Story:
     clients_limit: Limit = field(default_factory=lambda: Limit(MOST_CLIENTS))
     """Stories of one explainer share the limit of names of clients."""
     rebalances: deque[Rebalance] = field(default_factory=lambda: deque(maxlen=MOST_REBALANCES))
+    """Complete when the logs have ended."""
+    finished: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=MOST_REBALANCES))
+    """The fields of the last rebalances until then: a log may have a million of them."""
     counts: Counter[Kind] = field(default_factory=Counter)
     causes: Counter[Cause] = field(default_factory=Counter)
     makers: Counter[str] = field(default_factory=Counter)
@@ -202,6 +205,8 @@ class Story:
     came_back: dict[str, float] = field(default_factory=dict)
     """By client id: the shortest time from an expiry until the client joined again."""
     _expired: dict[str, float] = field(default_factory=dict)
+    _wrote: set[tuple[float, float]] = field(default_factory=set)
+    """Versions of lines, by which `versions` are narrowed already."""
     _open: dict[str, Any] | None = None
     """The fields of the rebalance under way, as the coordinator told them."""
     _culprit: Event | None = None
@@ -224,7 +229,8 @@ class Story:
             self.first = at if self.first is None or at < self.first else self.first
             self.last = at if self.last is None or at > self.last else self.last
             self.dated |= event.dated
-        if event.versions is not None:
+        if event.versions is not None and event.versions not in self._wrote:
+            self._wrote.add(event.versions)
             low_version, high_version = self.versions or event.versions
             low_version = max(low_version, event.versions[0])
             self.versions = low_version, min(high_version, event.versions[1])
@@ -232,13 +238,13 @@ class Story:
             low, high = self.generations or (generation, generation)
             if self.generations is None or not low <= generation <= high:
                 self.generations = min(low, generation), max(high, generation)
-        match event.side:
-            case Side.BROKER:
-                self._feed_broker(event)
-            case Side.TOOL:
-                self.listing.feed(event)
-            case _:
-                self._feed_client(event)
+        side = event.side
+        if side is Side.BROKER:
+            self._feed_broker(kind, event)
+        elif side is Side.TOOL:
+            self.listing.feed(event)
+        else:
+            self._feed_client(event)
 
     def timed(self, name: str, seconds: float) -> None:
         """A part of a member's work took so long, or may take so long."""
@@ -252,12 +258,15 @@ class Story:
         """The logs end."""
         self._close(None)
         for unfinished in self._client.values():
-            self._keep(Rebalance(**unfinished))
+            self._keep(unfinished)
         self._client.clear()
+        rows = [Rebalance(**fields) for fields in self.finished]
+        self.rebalances = deque(rows, maxlen=self.finished.maxlen)
+        self.finished.clear()
 
     def keep_last(self, most: int) -> None:
         """From now on, keep only so many rebalances, the last ones."""
-        self.rebalances = deque(self.rebalances, maxlen=most)
+        self.finished = deque(self.finished, maxlen=most)
 
     def replace(self, rebalances: list[Rebalance]) -> None:
         """Take rebalances that were completed with those of other sources."""
@@ -284,31 +293,28 @@ class Story:
 
     # -- the coordinator's lines ------------------------------------------------------------------
 
-    def _feed_broker(self, event: Event) -> None:
-        match event.kind:
-            case Kind.PREPARING:
-                self._close(None)
-                self._open = self._begun(event)
-            case Kind.STABILIZED | Kind.TARGET:
-                begun = self._under_way(event)
-                begun["joined"], begun["generation"] = event.at, event.generation
-                begun["members"] = event.members
-                if event.kind is Kind.TARGET:
-                    self._close(event.at)
-            case Kind.ASSIGNED:
-                begun = self._under_way(event)
-                if event.members is not None:
-                    begun["members"] = event.members
-                begun["generation"], begun["static"] = event.generation, event.static
-                self._close(event.at)
-            case Kind.EPOCH:
-                self._close(None)
-                self._open = self._begun(event)
+    def _feed_broker(self, kind: Kind, event: Event) -> None:
+        if kind is Kind.PREPARING or kind is Kind.EPOCH:
+            self._close(None)
+            self._open = self._begun(event)
+            if kind is Kind.EPOCH:
                 self._open["generation"], self._open["before"] = event.generation, None
-            case Kind.EMPTY:
-                self._close(None)
-            case _:
-                self._note_culprit(event)
+        elif kind is Kind.STABILIZED or kind is Kind.TARGET:
+            begun = self._under_way(event)
+            begun["joined"], begun["generation"] = event.at, event.generation
+            begun["members"] = event.members
+            if kind is Kind.TARGET:
+                self._close(event.at)
+        elif kind is Kind.ASSIGNED:
+            begun = self._under_way(event)
+            if event.members is not None:
+                begun["members"] = event.members
+            begun["generation"], begun["static"] = event.generation, event.static
+            self._close(event.at)
+        elif kind is Kind.EMPTY:
+            self._close(None)
+        elif kind in _CULPRITS:
+            self._note_culprit(event)
 
     def _under_way(self, event: Event) -> dict[str, Any]:
         """The fields of the open rebalance; of a new one if no line told its beginning."""
@@ -317,8 +323,6 @@ class Story:
         return self._open
 
     def _note_culprit(self, event: Event) -> None:
-        if event.kind not in _CULPRITS:
-            return
         self._culprit = event
         begun = self._open
         if event.kind is Kind.LEFT and begun is not None and begun.get("member") == event.member:
@@ -359,7 +363,8 @@ class Story:
             host = culprit.details.get("host", "")
             # The Java coordinator writes the client's reason in the line about the member only.
             told = told._replace(client_reason=told.client_reason or culprit.reason)
-        client = client_of(told.member) or told.member
+        of_member = client_of(told.member)
+        client = of_member or told.member
         if told.cause is Cause.NEW_MEMBER and self._noted(client):
             self.joined_clients[client] += 1
             if self.left_clients[client] > self.returned[client]:
@@ -372,7 +377,7 @@ class Story:
             "reason": event.reason,
             "member": told.member,
             "instance": told.instance,
-            "client": client_of(told.member),
+            "client": of_member,
             "client_reason": told.client_reason,
             "host": host,
             "certain": certain,
@@ -383,13 +388,14 @@ class Story:
 
     def _close(self, assigned: float | None) -> None:
         if self._open is not None:
-            self._keep(Rebalance(assigned=assigned, **self._open))
+            self._open["assigned"] = assigned
+            self._keep(self._open)
             self._open = None
 
-    def _keep(self, rebalance: Rebalance) -> None:
+    def _keep(self, fields: dict[str, Any]) -> None:
         self.total += 1
-        self.causes[rebalance.cause] += 1
-        self.rebalances.append(rebalance)
+        self.causes[fields["cause"]] += 1
+        self.finished.append(fields)
 
     # -- a client's lines -------------------------------------------------------------------------
 
@@ -414,12 +420,14 @@ class Story:
                 begun = self._client.pop(key, None) or self._seen(event, key)
                 if event.generation is not None:
                     begun["generation"] = event.generation
-                self._keep(Rebalance(**{**begun, "assigned": event.at}))
+                begun["assigned"] = event.at
+                self._keep(begun)
             case Kind.LEAVING | Kind.PROCESS_ENDED:
                 if begun is not None and "joined" not in begun and begun["cause"] is Cause.UNTOLD:
                     del self._client[key]  # the member gave its partitions up before its leave
             case Kind.ADDED if begun is not None and "joined" in begun:
-                self._keep(Rebalance(**self._client.pop(key), assigned=event.at))
+                begun["assigned"] = event.at
+                self._keep(self._client.pop(key))
             case _:
                 pass
 
@@ -445,7 +453,7 @@ class Story:
         begun, cause = self._client.get(key), clients_cause(event.reason, event.kind)
         if begun is None or "joined" in begun:
             if begun is not None:
-                self._keep(Rebalance(**begun))
+                self._keep(begun)
             self._client[key] = self._seen(event, key)
         elif begun["cause"] is Cause.UNTOLD and cause is not Cause.UNTOLD:
             begun["cause"] = cause

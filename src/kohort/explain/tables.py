@@ -43,15 +43,11 @@ class TableReader:
 
     def __init__(self, file: str) -> None:
         self._file = file
-        self._kind: Kind | None = None
+        self.kind: Kind | None = None
+        """Of the table of which the next line may be a row; None outside of tables."""
         self._columns: list[str] = []
         self._commas = False
         """Whether commas follow the cells."""
-
-    @property
-    def active(self) -> bool:
-        """Whether the next line may be a row."""
-        return self._kind is not None
 
     def read(self, number: int, line: str) -> Event | Literal[True] | None:
         """The event of a row; True for a heading; None for a line that is no part of a table."""
@@ -63,17 +59,17 @@ class TableReader:
         if len(words) >= 2 and words[0] in {"GROUP", "TOPIC"}:
             for kind, heads in _HEADS.items():
                 if any(tuple(words[: len(head)]) == head for head in heads):
-                    self._kind, self._columns = kind, words
+                    self.kind, self._columns = kind, words
                     self._commas = line.startswith("GROUP,")
                     return True
-        if self._kind is None:
+        if self.kind is None:
             return None
         if not words:
-            self._kind = None
+            self.kind = None
             return None
-        event = self._row(self._kind, words, line, Place(self._file, number))
+        event = self._row(self.kind, words, line, Place(self._file, number))
         if event is None:
-            self._kind = None
+            self.kind = None
         return event
 
     def _row(self, kind: Kind, words: list[str], line: str, place: Place) -> Event | None:
