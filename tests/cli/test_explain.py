@@ -144,15 +144,17 @@ def test_a_file_that_is_no_log_is_told_and_the_others_are_explained(
 def test_lines_of_two_writers_in_one_another_and_a_cut_line_are_told(tmp_path: Path) -> None:
     """A line that a second writer tore, one that ends within a character, one without an end."""
     torn = STORY[0][:120] + STORY[1] + STORY[0][120:]
-    whole = "\n".join([STORY[0], torn, *STORY[1:], STORY[0][:95] + "é"]).encode()
+    fused = STORY[0][:90] + STORY[1]
+    whole = "\n".join([STORY[0], torn, fused, *STORY[1:], STORY[0][:95] + "é"]).encode()
     path = tmp_path / "torn.log"
     path.write_bytes(whole[:-1])
     told = run(path, "--json")
     (found,) = json.loads(told.stdout)["groups"]
     assert [row["generation"] for row in found["rebalances"]][-1] == 5
     counts = json.loads(told.stdout)["logs"][0]
-    assert (counts["lines"], counts["unknown"]) == (5, 2)
-    assert "2 of 5 lines are about groups in words that are not known" in told.stderr
+    assert (counts["lines"], counts["unknown"], counts["mixed"]) == (6, 2, 1)
+    assert "1 line has the beginnings of several lines" in told.stderr
+    assert "2 of 6 lines are about groups in words that are not known" in told.stderr
 
 
 def record(generation: int, *members: str) -> str:

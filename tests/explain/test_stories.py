@@ -421,3 +421,17 @@ def test_a_high_generation_without_a_rebalance_is_a_storm_without_a_cause() -> N
     synced = "Reconciling assignment with local epoch 76025"
     lines = [text, f"[2026-03-01 10:00:01,000] INFO [Consumer clientId=c, groupId=g] {synced}"]
     assert names(explain(lines))[0] == "storm"
+
+
+def test_a_high_generation_alone_is_no_storm_if_the_log_shows_rests() -> None:
+    """Kafka before 2.8 counts no members: two joins of a deployment beside hours of rest."""
+    lines = []
+    for number, at in enumerate((0.0, 5.0)):
+        old = f"Stabilized group g generation {number + 4001} (__consumer_offsets-7)"
+        lines += [joins(at, number + 4000, member("svc", number)), line(at + 1, old)]
+    short = explain(lines)
+    assert (short.findings[0].name, short.findings[0].known) == ("storm", Known.ASSUMED)
+    rested = line(
+        1_800, f"Member {member('svc', 0)} in group g has failed, removing it from the group"
+    )
+    assert "storm" not in names(explain([*lines, rested]))

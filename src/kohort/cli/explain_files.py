@@ -184,8 +184,18 @@ class LogFile:
                 f"{self.name}: {counts.cut:,} lines are longer than {LONGEST_LINE:,} bytes; only "
                 "their beginning was read"
             )
+        if counts.mixed:
+            lines = "1 line has" if counts.mixed == 1 else f"{counts.mixed:,} lines have"
+            yield (
+                f"{self.name}: {lines} the beginnings of several lines, so their times and members "
+                "may be wrong: give each program its own file"
+            )
         if counts.backwards:
-            yield f"{self.name}: time runs backwards {counts.backwards:,} times"
+            often = "once" if counts.backwards == 1 else f"{counts.backwards:,} times"
+            yield (
+                f"{self.name}: time runs backwards {often}, so lengths of time may be missing: "
+                "sort the lines by their times, or give the log of each broker as its own file"
+            )
         if counts.unknown:
             place, text = counts.examples[0]
             yield (

@@ -54,6 +54,7 @@ _CLIENTLESS: Final = frozenset({"kafka-python", "aiokafka", "franz-go"})
 _UUID: Final = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
 _HEX: Final = re.compile(r"[0-9a-f]{32}")
 _DAY_S: Final = 86_400.0
+_BEGINNING: Final = "] INFO ["
 _MOST_TEXT: Final = 600
 _MOST_EXAMPLES: Final = 5
 _MOST_HELD: Final = 1_000
@@ -77,6 +78,8 @@ class Counts:
     """Lines that tell nothing about groups."""
     cut: int = 0
     """Lines that were longer than the limit of the reader; only their beginning was read."""
+    mixed: int = 0
+    """Lines with the beginnings of several lines, as writers without a lock make them."""
     backwards: int = 0
     """Times that are more than a second before the time of an earlier line."""
     examples: list[tuple[Place, str]] = field(default_factory=list)
@@ -143,6 +146,7 @@ class LogReader:
         events = self._read(frame, place)
         if events is not None:
             counts.understood += 1
+            counts.mixed += line.count(_BEGINNING) > 1
             return events
         if _CERTAIN.search(line) is None or _HEAD.search(line) is not None:
             counts.others += 1

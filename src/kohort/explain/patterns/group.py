@@ -38,6 +38,8 @@ _MOST_UNCOUNTED: Final = 6
 """So many rebalances without rest may be a start if the log does not count members (Kafka 2.7 and
 before)."""
 HIGH_GENERATION: Final = 1_000
+_CALM_S: Final = 60.0
+"""A log with fewer rebalances than one in this time shows a group at rest."""
 SLOW_S: Final = 8.0
 
 
@@ -45,16 +47,20 @@ def storm(story: Story) -> Iterator[Finding]:
     """Rebalances follow each other without rest, and no start or restart of members explains them.
 
     Several joins or leaves within `STORM_S` are a storm only if the log shows that members do not
-    stay: the number of members does not add up, or no other member joins.
+    stay: the number of members does not add up, or no other member joins. In a short log a high
+    generation needs less evidence, because many rebalances came before. In a log with long rests
+    the number proves nothing: the group may have lived for years.
     """
     runs = list(_without_rest(story))
     chained = [pair for run in runs for pair in _chained(run)]
+    sure = len(chained) >= _CHAINED
     high = (story.generations or (0, 0))[1]
-    if high >= HIGH_GENERATION and not chained:
-        chained = [pair for run in runs if not _adds_up(run) for pair in _pairs(run)]
     failed = [e for e in story.examples.get(Kind.JOIN_FAILED, []) if not is_benign(e)]
-    restless = high >= HIGH_GENERATION and bool(failed)
-    if len(chained) < _CHAINED and not (chained and high >= HIGH_GENERATION) and not restless:
+    if high >= HIGH_GENERATION and not sure and not _calm(story):
+        chained = chained or [p for run in runs if not _adds_up(run) for p in _pairs(run)]
+    elif not sure:
+        return
+    if not chained and not failed:
         return
     times = [r.began for r in story.rebalances if r.began is not None]
     steps = [later - earlier for earlier, later in pairwise(times) if later >= earlier]
@@ -67,8 +73,16 @@ def storm(story: Story) -> Iterator[Finding]:
         says=f"Rebalances follow each other without rest{every}; the generation is {high:,}."
         f"{mostly}",
         advice=_storm_advice(story),
+        known=Known.MEASURED if sure else Known.ASSUMED,
         evidence=places_of(r for pair in chained for r in pair) or places_of(failed),
     )
+
+
+def _calm(story: Story) -> bool:
+    """Whether the log has long rests, as that of a group which has lived for years."""
+    if story.first is None or story.last is None:
+        return False
+    return story.last - story.first > _CALM_S * max(1, story.total)
 
 
 def storms(story: Story) -> Iterator[list[Rebalance]]:
