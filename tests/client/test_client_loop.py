@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,8 +15,14 @@ from tests.client.stage import until
 
 from kohort.broker.embedded import EmbeddedBroker
 from kohort.client.admin import Admin
+from kohort.client.client_loop import ClientLoop
 from kohort.client.errors import BrokerUnreachable
 from kohort.client.membership import GroupMembership
+from kohort.engine.connections import Bytes
+from kohort.engine.member_outputs import Connect, Output
+from kohort.model.ids import ConnectionId
+from kohort.model.instants import Instant
+from kohort.wire.codec import FrameSplitter
 
 Row = tuple[Any, ...]
 
@@ -126,3 +133,87 @@ def test_a_name_that_is_not_known_is_named_in_the_error(
     with pytest.raises(BrokerUnreachable, match=r"cannot resolve nowhere\.test: name not known"):
         admin.topics()
     admin.close()
+
+
+class PlainEngine:
+    """Splits what one connection brings into frames."""
+
+    def __init__(self, port: int) -> None:
+        self.wish = Connect(conn=ConnectionId(1), host="127.0.0.1", port=port)
+        self.splitter = FrameSplitter(in_place=True)
+        self.is_connected = False
+        self.frames: list[bytes] = []
+        self.pieces: list[int] = []
+
+    def room(self, conn: ConnectionId) -> memoryview | None:
+        return self.splitter.room()
+
+    def connected(self, conn: ConnectionId, now: Instant) -> list[Output]:
+        self.is_connected = True
+        return []
+
+    def received(self, conn: ConnectionId, data: Bytes, now: Instant) -> list[Output]:
+        self.pieces.append(len(data))
+        self.frames += map(bytes, self.splitter.feed(data))
+        return []
+
+    def lost(
+        self, conn: ConnectionId, now: Instant, reason: str = "", **more: bool
+    ) -> list[Output]:
+        raise AssertionError(reason)
+
+    def stalled(self, micros: int, now: Instant) -> list[Output]:
+        return []
+
+    def advance(self, now: Instant) -> list[Output]:
+        return []
+
+    def next_deadline(self) -> Instant | None:
+        return None
+
+    def close(self, now: Instant) -> list[Output]:
+        return []
+
+
+class NoOwner:
+    """Has no work."""
+
+    def take(self, output: Output, now: Instant) -> list[Output]:
+        raise AssertionError(output)
+
+    def advance(self, now: Instant) -> list[Output]:
+        return []
+
+    def next_deadline(self) -> Instant | None:
+        return None
+
+    def broken(self, error: BaseException) -> None:
+        raise error
+
+
+def test_a_large_answer_comes_in_few_pieces_and_small_ones_behind_it_at_once() -> None:
+    bodies = [bytes(2_000_000), b"small", bytes(300_000), b"x" * 65_000, b"last"]
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        engine = PlainEngine(server.getsockname()[1])
+        loop = ClientLoop(engine, NoOwner(), name="test", room=engine.room)
+        loop.order(lambda now: (None, [engine.wish]))
+        loop.run_until(lambda: engine.is_connected)
+        peer, _ = server.accept()
+        with peer:
+
+            def send() -> None:
+                for body in bodies:
+                    frame = struct.pack(">i", len(body)) + body
+                    for at in range(0, len(frame), 30_000):
+                        peer.sendall(frame[at : at + 30_000])
+
+            thread = threading.Thread(target=send)
+            thread.start()
+            loop.run_until(lambda: len(engine.frames) == len(bodies))
+            thread.join()
+            # The low-water mark is that of a small answer again.
+            peer.sendall(struct.pack(">i", 1) + b"!")
+            loop.run_until(lambda: len(engine.frames) > len(bodies))
+            loop.stop(5)
+    assert engine.frames == [*bodies, b"!"]
+    assert len(engine.pieces) < 40, "not one for each 30,000 bytes"

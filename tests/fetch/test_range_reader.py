@@ -164,6 +164,22 @@ def test_a_seek_empties_and_keeps_the_pause() -> None:
     assert made.position(A) == Position(9)
 
 
+def test_batches_of_a_paused_partition_do_not_hold_the_whole_answer() -> None:
+    made = reader(A, B)
+    answer = bytearray(batch(0) * 2)
+    parts = memoryview(answer)[: len(answer) // 2], memoryview(answer)[len(answer) // 2 :]
+    made.asked(1, [A], 1_000)
+    made.pause([A], True)
+    for number, partition, part in ((1, A, parts[0]), (2, B, parts[1])):
+        made.asked(number, [partition], 1_000)
+        made.answered(number, response(row(partition, part)), NOW)  # type: ignore[arg-type]
+    made.pause([B], True)
+    assert opened(made) == []
+    answer[:] = bytes(len(answer))
+    made.pause([A, B], False)
+    assert opened(made) == [(A, [0], 2), (B, [0], 2)], "checksums are right"
+
+
 def test_a_named_replica_is_asked_for_a_time_and_left_after_an_error() -> None:
     made = reader(A)
     fetched(made, 1, row(A, preferred_read_replica=3))

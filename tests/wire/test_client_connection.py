@@ -12,7 +12,17 @@ from kohort.wire.apis import announced
 from kohort.wire.client_connection import ClientConnection
 from kohort.wire.codec import decode_request, encode_response
 from kohort.wire.messages.k00_produce import ProduceRequest, ProduceResponse
-from kohort.wire.messages.k03_metadata import MetadataRequest, MetadataResponse
+from kohort.wire.messages.k01_fetch import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+from kohort.wire.messages.k03_metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
 from kohort.wire.messages.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
 from kohort.wire.messages.k13_leave_group import LeaveGroupRequest, MemberIdentity
 from kohort.wire.messages.k18_api_versions import (
@@ -132,6 +142,25 @@ def test_responses_arrive_torn_and_merged() -> None:
     out = connection.receive(stream[:5]) + connection.receive(stream[5:30])
     out += connection.receive(stream[30:])
     assert out == [(n, HeartbeatResponse(error_code=n)) for n in (2, 3, 4)]
+
+
+def test_batches_of_a_large_answer_are_views_and_other_large_answers_are_copied() -> None:
+    connection = opened()
+    batches, text = bytes(1 << 18), "t" * 30_000
+    rows = [PartitionData(records=batches), PartitionData(records=b"")]
+    fetched = FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=rows)])
+    known = MetadataResponse(topics=[MetadataResponseTopic(name=text)] * 10)
+    connection.send(FetchRequest())
+    connection.send(MetadataRequest())
+    version = connection.version_of(FetchRequest)
+    stream = encode_response(fetched, version, 2)
+    stream += encode_response(known, connection.version_of(MetadataRequest), 3)
+    found = []
+    for at in range(0, len(stream), 1 << 16):
+        found += connection.receive(stream[at : at + (1 << 16)])
+    assert found == [(2, fetched), (3, known)]
+    kinds = [type(row.records) for row in found[0][1].responses[0].partitions]
+    assert kinds == [memoryview, memoryview]
 
 
 def test_produce_without_acks_expects_nothing() -> None:

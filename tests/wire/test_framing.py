@@ -22,18 +22,25 @@ def test_frames_are_whole_for_any_cuts_of_the_stream(
     bodies: list[bytes], data: st.DataObject
 ) -> None:
     stream = framed(*bodies)
-    splitter = FrameSplitter()
+    splitter = FrameSplitter(in_place=data.draw(st.booleans()))
     out: list[bytes] = []
     # Large frames are collected in a buffer of their own.
     with patch("kohort.wire.codec._LARGE_FRAME", data.draw(st.sampled_from([1, 20, 1 << 18]))):
         while stream:
             size = data.draw(st.integers(1, len(stream)))
-            out += splitter.feed(stream[:size])
+            room = splitter.room()
+            if room is not None and data.draw(st.booleans()):
+                size = min(size, len(room))
+                room[:size] = stream[:size]
+                out += splitter.feed(room[:size])
+            else:
+                out += splitter.feed(stream[:size])
             stream = stream[size:]
             read = sum(4 + len(frame) for frame in out) + splitter.buffered + len(stream)
             assert read == len(framed(*bodies))
     assert out == bodies
     assert splitter.buffered == 0
+    assert splitter.room() is None
 
 
 @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])

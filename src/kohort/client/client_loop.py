@@ -33,6 +33,9 @@ LOG: Final = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _READ_BYTES: Final = 65_536
+_LOW_WATER: Final = 1 << 18
+"""The kernel reports a socket as readable only with so many bytes of a large answer: each report
+costs a turn of the loop."""
 _READS: Final = 16
 _IDLE_S: Final = 3_600.0
 _STALL_MICROS: Final = 2 * MICROS_PER_SECOND
@@ -106,6 +109,8 @@ class _Line:
     sock: socket.socket
     watched: int = 0
     """The events for which the socket is registered."""
+    low_water: int = 1
+    """The bytes with which the socket is readable."""
     out: deque[memoryview] = field(default_factory=deque)
 
 
@@ -117,15 +122,23 @@ class ClientLoop:
         owner: gets all outputs that are not about connections.
         name: the thread's.
         transport: how the sockets are secured.
+        room: memory for the rest of a large answer of a connection, as `ClusterEngine.room`.
     """
 
     def __init__(
-        self, engine: Engine, owner: Owner, *, name: str, transport: Transport | None = None
+        self,
+        engine: Engine,
+        owner: Owner,
+        *,
+        name: str,
+        transport: Transport | None = None,
+        room: Callable[[ConnectionId], memoryview | None] = lambda conn: None,
     ) -> None:
         self._engine = engine
         self._owner = owner
         self._name = name
         self._transport = transport or Transport()
+        self._room = room
         self._lines: dict[ConnectionId, _Line] = {}
         self._openings: dict[ConnectionId, Opening] = {}
         self._buffer = memoryview(bytearray(_READ_BYTES))
@@ -412,9 +425,13 @@ class ClientLoop:
         # A TLS socket must be read until nothing is left: the selector does not see its own buffer.
         tls = self._transport.tls is not None
         for turn in count(1):
+            room = self._room(line.conn)
+            if room is None:
+                room = self._buffer
             try:
-                size = line.sock.recv_into(self._buffer)
+                size = line.sock.recv_into(room)
             except WOULD_BLOCK:
+                self._expect(line)
                 return
             except OSError as error:
                 reason, denied = failure_of(error)
@@ -423,12 +440,20 @@ class ClientLoop:
             if not size:
                 self._lose(line, "the other side closed the connection")
                 return
-            data = self._buffer[:size]
-            self._carry_out(self._engine.received(line.conn, data, monotonic_now()))
+            self._carry_out(self._engine.received(line.conn, room[:size], monotonic_now()))
             if line.conn not in self._lines:
                 return
-            if not tls and (size < _READ_BYTES or turn == _READS):
+            if not tls and (size < len(room) or turn == _READS):
+                self._expect(line)
                 return
+
+    def _expect(self, line: _Line) -> None:
+        """Wait for more than a byte while a large answer is under way, except with TLS."""
+        room = self._room(line.conn) if self._transport.tls is None else None
+        low_water = 1 if room is None else min(len(room), _LOW_WATER)
+        if low_water != line.low_water:
+            line.low_water = low_water
+            line.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, low_water)
 
     def _flush(self, line: _Line) -> None:
         if line.conn not in self._lines:

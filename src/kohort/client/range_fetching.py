@@ -81,7 +81,13 @@ class RangeFetching:
         self._wake_at: Instant | None = None
         self._logged: dict[str, float] = {}
         transport = transport_of(settings)
-        self._loop = ClientLoop(self._engine, self, name="kohort-columns", transport=transport)
+        self._loop = ClientLoop(
+            self._engine,
+            self,
+            name="kohort-columns",
+            transport=transport,
+            room=self._engine.room,
+        )
         self._loop.start()
 
     def poke(self) -> None:

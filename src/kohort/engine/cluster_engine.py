@@ -148,6 +148,10 @@ class ClusterEngine:
         self._router.pool.connected(conn)
         return self._run(now)
 
+    def room(self, conn: ConnectionId) -> memoryview | None:
+        """Where the shell may write the next bytes of ``conn``; None if in memory of its own."""
+        return self._router.pool.room(conn)
+
     def received(self, conn: ConnectionId, data: Bytes, now: Instant) -> list[Output]:
         """The shell read ``data`` from ``conn``; the shell may reuse the memory of ``data``."""
         passed = self._pass_deadlines(now)

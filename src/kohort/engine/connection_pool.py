@@ -151,6 +151,11 @@ class ConnectionPool:
             connection.state = ConnectionState.OPENING
             self._out.append(Transmit(conn=conn, data=connection.wire.open()))
 
+    def room(self, conn: ConnectionId) -> memoryview | None:
+        """See `ClientConnection.room`."""
+        connection = self._by_conn.get(conn)
+        return None if connection is None else connection.wire.room()
+
     def received(self, conn: ConnectionId, data: Bytes, now: Instant) -> list[Outcome]:
         """Take bytes that came."""
         connection = self._by_conn.get(conn)

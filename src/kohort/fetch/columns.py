@@ -10,6 +10,7 @@ to load (``load``). The one of numpy is there at once, and tests compare the two
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from itertools import groupby, pairwise
 from typing import Final
 
@@ -41,6 +42,9 @@ _SMALLEST_RECORD: Final = 7
 """Bytes of a record of nulls: its length, attributes, two deltas, two lengths and a count."""
 
 _INT64_MAX: Final = 2**63 - 1
+
+_MOST_REPEATED: Final = 8 << 20
+"""Most bytes of a column with one text that is kept for later batches."""
 
 Decoder = Callable[[Sequence[Run], bool], Rows]
 """Reads the records of runs; the second argument: with their headers."""
@@ -137,10 +141,21 @@ def _partitions(runs: Sequence[Run], rows: Rows) -> pa.Array:
 
 
 def _repeated(text: str, count: int) -> pa.Array:
+    rounded = 1 << count.bit_length()
+    if rounded * (len(text) + 4) > _MOST_REPEATED:
+        return _repeats(text, count)
+    return _kept_repeats(text, rounded).slice(0, count)
+
+
+def _repeats(text: str, count: int) -> pa.Array:
     data = text.encode()
     edges = np.arange(count + 1, dtype=np.int32) * len(data)
     room = pa.py_buffer(data * count)
     return pa.Array.from_buffers(pa.string(), count, [None, pa.py_buffer(edges), room])
+
+
+_kept_repeats = lru_cache(maxsize=4)(_repeats)
+"""The last ones: batches of one consumer mostly have the same topics."""
 
 
 def _with_text(headers: pa.Array) -> pa.Array:

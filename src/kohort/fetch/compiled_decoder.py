@@ -72,7 +72,7 @@ def decode(runs: Sequence[Run], headers: bool) -> Rows:
         counts.append(row - first)
     return Rows(
         counts,
-        table[kernel.OFFSET, :row],
+        table[kernel.OFFSET, :row].copy(),  # a view would hold the whole table
         table[kernel.TIME, :row],
         kinds[:row],
         _gathered(parts, table, kernel.KEY, row),

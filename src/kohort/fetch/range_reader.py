@@ -57,6 +57,14 @@ class _Waiting:
     batches: deque[Batch]
     behind: Position
     size: int
+    is_kept: bool = False
+
+    def keep(self) -> None:
+        """Copy the batches, once: they may be parts of a large answer about all partitions."""
+        if not self.is_kept:
+            self.is_kept = True
+            copies = [(header, memoryview(bytes(data))) for header, data in self.batches]
+            self.batches = deque(copies)
 
 
 @dataclass(slots=True)
@@ -287,7 +295,10 @@ class RangeReader:
             return None
         each.offset, each.epoch = answer.next_offset, answer.epoch
         behind = Position(answer.next_offset, answer.epoch)
-        each.answers.append(_Waiting(deque(answer.batches), behind, answer.size))
+        waiting = _Waiting(deque(answer.batches), behind, answer.size)
+        if each.paused:
+            waiting.keep()
+        each.answers.append(waiting)
         each.arrived += answer.size
         self._arrived += answer.size
         self._answers += 1
@@ -311,6 +322,7 @@ class RangeReader:
         Raises:
             Damaged: the first batch is damaged; the next call begins with it again.
         """
+        self._keep_paused()
         found: list[Portion] = []
         for _ in range(len(self._turn)):
             if records <= 0 or size <= 0:
@@ -336,6 +348,11 @@ class RangeReader:
             finally:
                 each.opened = portion.behind
         return found
+
+    def _keep_paused(self) -> None:
+        for each in self._ranges.values():
+            for answer in list(each.answers) if each.paused else ():
+                answer.keep()
 
     def _sections(self, portion: Portion, each: _Range) -> Iterator[Section]:
         """Open the batches of the waiting answers; a batch leaves its answer when it is opened."""

@@ -292,3 +292,14 @@ def _shorten(value: object) -> str:
     if isinstance(value, (bytes, bytearray, memoryview)) and len(value) > _REPR_BYTES:
         return f"<{len(value)} bytes>"
     return repr(value)
+
+
+def holds_records(cls: type) -> bool:
+    """Whether a message, or a part of it, has record batches."""
+    for f in layout_of(cls).fields:
+        inner = f.kind if isinstance(f.kind, type) else f.kind.element
+        if isinstance(f.kind, Kind) and f.kind.name == "records":
+            return True
+        if isinstance(inner, type) and holds_records(inner):
+            return True
+    return False

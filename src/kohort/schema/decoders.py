@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from struct import calcsize
 from typing import Any, TypeGuard
 
-from kohort.schema.declare import FieldSpec, Layout, layout_of
+from kohort.schema.declare import FieldSpec, Layout, holds_records, layout_of
 from kohort.schema.kinds import Kind
 from kohort.schema.runtime import (
     SHORT_ARRAY,
@@ -37,7 +37,8 @@ from kohort.schema.source import Source
 def make_decoder(cls: type, version: int) -> Callable[..., Any]:
     """Compile ``decode(d, o, budget)``, which returns the message and the offset behind it.
 
-    ``d`` must be ``bytes``; ``budget`` is the limit for array elements.
+    ``d`` must be ``bytes``, or for a response with record batches any view of bytes: then batches
+    are views, too. ``budget`` is the limit for array elements.
     """
     return _Decoder(cls, version, "d, o, budget").message().compile("decode")
 
@@ -70,6 +71,7 @@ class _Decoder(Source):
         self.run: list[tuple[str, str]] = []
         self.cls = cls
         self.layout = layout
+        self.of_view = not layout.is_request and holds_records(cls)
         self.scope.update(
             new=object.__new__,
             Malformed=Malformed,
@@ -238,15 +240,14 @@ class _Decoder(Source):
         n = self.fresh("n")
         self.fixed("B", n)
         self.flush(stay=1)
-        decode, wide = "", "wide_length"
-        if kind.name == "string":
-            decode, wide = ".decode()", "wide_text_length"
+        wide = "wide_text_length" if kind.name == "string" else "wide_length"
+        taken = self.taken("d[o + 1 : e]", kind)
         if not nullable:
             self.add(
                 f"if {n} > 127 or {n} == 0:",
                 f"    {n}, o = {wide}(d, o)",
                 f"e = o + {n}",
-                f"{target} = d[o + 1 : e]{decode}",
+                f"{target} = {taken}",
                 "o = e",
             )
             return
@@ -258,21 +259,26 @@ class _Decoder(Source):
             f"    if {n} > 127:",
             f"        {n}, o = {wide}(d, o)",
             f"    e = o + {n}",
-            f"    {target} = d[o + 1 : e]{decode}",
+            f"    {target} = {taken}",
             "    o = e",
         )
+
+    def taken(self, piece: str, kind: Kind[Any]) -> str:
+        """An expression for the value in a slice of the data."""
+        if kind.name != "string":
+            return piece
+        return f"str({piece}, 'utf-8')" if self.of_view else f"{piece}.decode()"
 
     def plain_slice(self, kind: Kind[Any], target: str, *, nullable: bool) -> None:
         n = self.fresh("n")
         self.fixed("h" if kind.name == "string" else "i", n)
         self.flush()
-        decode = ".decode()" if kind.name == "string" else ""
         with self.unless(f"{n} == -1", target, nullable=nullable):
             self.add(
                 f"if {n} < 0:",
                 f"    raise Malformed(f'length {{{n}}}')",
                 f"e = o + {n}",
-                f"{target} = d[o:e]{decode}",
+                f"{target} = {self.taken('d[o:e]', kind)}",
                 "o = e",
             )
 

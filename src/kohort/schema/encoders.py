@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from struct import calcsize, pack
 from typing import Any
 
-from kohort.schema.declare import FieldSpec, Layout, layout_of
+from kohort.schema.declare import FieldSpec, Layout, holds_records, layout_of
 from kohort.schema.kinds import Kind
 from kohort.schema.runtime import (
     ONE_BYTE,
@@ -114,7 +114,7 @@ class _Encoder(Source):
 
     def finish_frame(self) -> None:
         packer = self.packer("i")
-        if _holds_records(self.cls):
+        if holds_records(self.cls):
             # Parts are few and may have megabytes: adding their lengths is cheaper than copying
             # them twice.
             self.add(f"p[0] = {packer}(total(p))", "return b''.join(p)")
@@ -318,13 +318,3 @@ def _without_zeros(run: list[tuple[str, str]]) -> tuple[str, list[str]]:
 
 def _total(parts: Iterable[bytes]) -> int:
     return sum(map(len, parts))
-
-
-def _holds_records(cls: type) -> bool:
-    for f in layout_of(cls).fields:
-        inner = f.kind if isinstance(f.kind, type) else f.kind.element
-        if isinstance(f.kind, Kind) and f.kind.name == "records":
-            return True
-        if isinstance(inner, type) and _holds_records(inner):
-            return True
-    return False

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Protocol
 from kohort.model.errors import AuthenticationError, ErrorCode, InvariantViolation, ProtocolError
 from kohort.schema import VersionRange
 from kohort.schema.codec import MAX_ELEMENTS, refuse_encoding, request_encoder
-from kohort.schema.declare import layout_of
+from kohort.schema.declare import holds_records, layout_of
 from kohort.wire.apis import API_VERSIONS, BY_KEY, SASL_AUTHENTICATE, SASL_HANDSHAKE, Api
 from kohort.wire.codec import (
     DEFAULT_MAX_FRAME,
@@ -65,7 +65,7 @@ class Login(Protocol):
 class _Route:
     """How to encode requests of one class and decode their responses, in the common version."""
 
-    __slots__ = ("answered", "api", "client", "encode", "read", "version")
+    __slots__ = ("answered", "api", "client", "encode", "of_view", "read", "version")
 
     def __init__(self, api: Api, version: int, request: type, client_id: str | None) -> None:
         self.api = api
@@ -75,6 +75,8 @@ class _Route:
         self.read: Callable[[bytes, int], Any] = response_reader(api.response, version)
         self.answered = request is not ProduceRequest
         """Whether requests of this class are flexible."""
+        self.of_view = holds_records(api.response)
+        """Whether a response may be a view."""
 
 
 class _Expected(NamedTuple):
@@ -109,7 +111,7 @@ class ClientConnection:
         self._hello = ApiVersionsRequest(
             client_software_name="kohort", client_software_version=software_version
         )
-        self._splitter = FrameSplitter(max_frame)
+        self._splitter = FrameSplitter(max_frame, in_place=True)
         self._expected: deque[_Expected] = deque()
         self._waiting: list[tuple[int, object]] = []
         self._output: list[bytes] = []
@@ -188,6 +190,8 @@ class ClientConnection:
         for frame in self._splitter.feed(data):
             expected = self._match(frame)
             route = expected.route
+            if type(frame) is not bytes and (route is None or not route.of_view):
+                frame = bytes(frame)  # noqa: PLW2901 - large, and not of batches
             if route is not None:
                 responses.append((expected.correlation_id, route.read(frame, MAX_ELEMENTS)))
             elif expected.api is API_VERSIONS:
@@ -195,6 +199,10 @@ class ClientConnection:
             else:
                 self._go_on_with_login(expected, frame)
         return responses
+
+    def room(self) -> memoryview | None:
+        """Where the next bytes may be written before ``receive`` gets them from there; or None."""
+        return self._splitter.room()
 
     def take_output(self) -> bytes:
         """Bytes to send that ``receive`` prepared; mostly none."""

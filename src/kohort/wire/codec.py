@@ -21,7 +21,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from io import BytesIO
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Final, NoReturn, TypeVar, cast
 
 from kohort.model.errors import ProtocolError
 from kohort.schema.codec import (
@@ -61,12 +61,31 @@ ENCODING_ERRORS = (AttributeError, TypeError, ValueError, IndexError, struct.err
 
 
 class FrameSplitter:
-    """Collects bytes until a frame is whole."""
+    """Collects bytes until a frame is whole.
 
-    __slots__ = ("_buffer", "_large", "_needed", "max_frame", "started")
+    Args:
+        max_frame: bytes of the largest frame.
+        in_place: trust the other side with memory: a large frame is a view of a buffer that has
+            the announced size from the start, so that a socket can write into it (``room``).
+    """
 
-    def __init__(self, max_frame: int = DEFAULT_MAX_FRAME) -> None:
+    __slots__ = (
+        "_buffer",
+        "_filled",
+        "_in_place",
+        "_large",
+        "_needed",
+        "_whole",
+        "max_frame",
+        "started",
+    )
+
+    def __init__(self, max_frame: int = DEFAULT_MAX_FRAME, *, in_place: bool = False) -> None:
         self.max_frame = max_frame
+        self._in_place = in_place
+        self._whole: memoryview | None = None
+        """A large frame that is collected in place."""
+        self._filled = 0
         self._buffer = bytearray()
         self._needed = 4
         self._large: BytesIO | None = None
@@ -81,15 +100,26 @@ class FrameSplitter:
     @property
     def buffered(self) -> int:
         """Bytes that wait for the rest of their frame."""
+        if self._whole is not None:
+            return 4 + self._filled
         return len(self._buffer) if self._large is None else 4 + self._large.tell()
 
+    def room(self) -> memoryview | None:
+        """Where the rest of a large frame belongs; None if there is none under way in place.
+
+        Write bytes to its begin, and ``feed`` them from there.
+        """
+        return None if self._whole is None else self._whole[self._filled :]
+
     def feed(self, data: bytes | bytearray | memoryview) -> list[bytes]:
-        """Add ``data`` and return the complete frames, in order.
+        """Add ``data`` and return the complete frames, in order; large ones are views if in place.
 
         Raises:
             ProtocolError: A frame announces a negative size or one above ``max_frame``. The stream
                 cannot be followed from there on.
         """
+        if self._whole is not None:
+            return self._feed_in_place(self._whole, data)
         if self._large is not None:
             return self._feed_large(self._large, data)
         buffer = self._buffer
@@ -105,7 +135,7 @@ class FrameSplitter:
         return self._cut()
 
     def _cut(self) -> list[bytes]:
-        frames = []
+        frames: list[bytes] = []
         buffer, start, end = self._buffer, 0, len(self._buffer)
         with memoryview(buffer) as view:
             while True:
@@ -121,8 +151,7 @@ class FrameSplitter:
                 if end - start - 4 < size:
                     self._needed = 4 + size
                     if size >= _LARGE_FRAME:
-                        self._large = BytesIO()
-                        self._large.write(view[start + 4 :])
+                        self._begin_large(view[start + 4 :], size)
                         start = end
                     break
                 frames.append(bytes(view[start + 4 : start + 4 + size]))
@@ -131,6 +160,29 @@ class FrameSplitter:
             self.started += 1
         del buffer[:start]
         return frames
+
+    def _begin_large(self, data: memoryview, size: int) -> None:
+        if self._in_place:
+            self._whole, self._filled = memoryview(bytearray(size)), len(data)
+            self._whole[: len(data)] = data
+        else:
+            self._large = BytesIO()
+            self._large.write(data)
+
+    def _feed_in_place(
+        self, frame: memoryview, data: bytes | bytearray | memoryview
+    ) -> list[bytes]:
+        size = min(len(data), len(frame) - self._filled)
+        end = self._filled + size
+        if not (isinstance(data, memoryview) and data.obj is frame.obj):
+            frame[self._filled : end] = data[:size]
+        self._filled = end
+        if end < len(frame):
+            return []
+        self._whole, self._needed = None, 4
+        rest = data[size:]
+        # The decoders of messages with record batches take a view; others get a copy.
+        return [cast("bytes", frame), *(self.feed(rest) if rest else ())]
 
     def _feed_large(self, frame: BytesIO, data: bytes | bytearray | memoryview) -> list[bytes]:
         missing = self._needed - 4 - frame.tell()
