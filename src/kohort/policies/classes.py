@@ -270,6 +270,12 @@ class Part:
 
     def _fill(self, each: MemberClass, pool: Pool) -> None:
         """Give each partition to the member with the lowest load; the first of equal ones."""
+        if len(each.members) == 1:
+            member = each.members[0]
+            if pool.size:
+                self._plan[member] = [*self._mine(member), *pool.partitions()]
+                self._load[member] += pool.size
+            return
         by_load: dict[int, list[int]] = {}
         for member in each.members:
             by_load.setdefault(self._load[member], []).append(member)
