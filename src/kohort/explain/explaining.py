@@ -216,6 +216,7 @@ class Explainer:
             story.partition = partition if partition is not None else story.partition
             self._stories[group, story.partition] = story
             found, owned = generations.finish(), generations.owned
+            story.count_clients(found)
             if (server := self._servers.get((group, partition))) is not None:
                 rows, times = server.finish()
                 found, owned = [*found, *rows], [*owned, *times]

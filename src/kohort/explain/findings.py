@@ -144,7 +144,11 @@ def places_of(told: Iterable[Event | Rebalance]) -> tuple[Place, ...]:
 
 
 def rest_between(first: Rebalance, second: Rebalance) -> float | None:
-    """Seconds of rest between two rebalances; None if unknown."""
-    if first.ended is None or second.began is None or second.began < first.ended:
+    """Seconds of rest between two rebalances; None if unknown.
+
+    The offsets topic tells no beginning: there it is the time to the end of the second one.
+    """
+    begun = second.began if second.began is not None else second.ended
+    if first.ended is None or begun is None or begun < first.ended:
         return None
-    return second.began - first.ended
+    return begun - first.ended

@@ -284,6 +284,20 @@ class Story:
         if numbers:
             self.generations = min(numbers), max(numbers)
 
+    def count_clients(self, rows: Iterable[Rebalance]) -> None:
+        """Count members that came and went in the offsets topic, unless a log has told them."""
+        for row in () if self.joined_clients or self.left_clients else rows:
+            client = row.client or row.member
+            if row.cause is Cause.GONE and self._noted(client):
+                self.left_clients[client] += 1
+            elif row.cause is Cause.NEW_MEMBER and self._noted(client):
+                self._joined(client)
+
+    def _joined(self, client: str) -> None:
+        self.joined_clients[client] += 1
+        if self.left_clients[client] > self.returned[client]:
+            self.returned[client] += 1
+
     def take(self, other: Story, kinds: Iterable[Kind]) -> None:
         """Count the events of these kinds in another story, too."""
         for kind in kinds:
@@ -366,9 +380,7 @@ class Story:
         of_member = client_of(told.member)
         client = of_member or told.member
         if told.cause is Cause.NEW_MEMBER and self._noted(client):
-            self.joined_clients[client] += 1
-            if self.left_clients[client] > self.returned[client]:
-                self.returned[client] += 1
+            self._joined(client)
             if event.at is not None and (gone := self._expired.pop(client, None)) is not None:
                 self.came_back[client] = min(event.at - gone, self.came_back.get(client, 1e9))
         return {

@@ -13,7 +13,7 @@ from typing import Final
 
 from kohort.explain.amounts import Known
 from kohort.explain.causes import Cause
-from kohort.explain.events import Event, Kind
+from kohort.explain.events import Event, Kind, Side
 from kohort.explain.findings import (
     POLL_WORDS,
     Finding,
@@ -62,7 +62,8 @@ def storm(story: Story) -> Iterator[Finding]:
         return
     if not chained and not failed:
         return
-    times = [r.began for r in story.rebalances if r.began is not None]
+    begun = (r.began if r.began is not None else r.ended for r in story.rebalances)
+    times = [at for at in begun if at is not None]
     steps = [later - earlier for earlier, later in pairwise(times) if later >= earlier]
     every = f", one every {span_text(median(steps))}" if steps else ""
     causes = story.causes.most_common(1)
@@ -140,7 +141,8 @@ def _adds_up(run: list[Rebalance]) -> bool | None:
         return None
     first, last = counted[0], counted[-1]
     later = Counter(each.cause for each in run[first + 1 : last + 1])
-    joins, gone = later[Cause.NEW_MEMBER], later[Cause.LEFT] + later[Cause.EXPIRED]
+    joins = later[Cause.NEW_MEMBER]
+    gone = later[Cause.LEFT] + later[Cause.EXPIRED] + later[Cause.GONE]
     expected = (run[first].members or 0) + joins - gone
     return expected - (run[last].members or 0) <= max(1, joins // 2)
 
@@ -157,6 +159,9 @@ def _joined_alone(each: Rebalance) -> bool:
 
 
 def _left_in_order(each: Rebalance) -> bool:
+    """Also if the offsets topic does not tell whether the member left or expired."""
+    if each.cause is Cause.GONE:
+        return True
     return each.cause is Cause.LEFT and not any(word in each.client_reason for word in POLL_WORDS)
 
 
@@ -185,7 +190,7 @@ def _storm_advice(story: Story) -> str:
 
 def restarts(story: Story) -> Iterator[Finding]:
     """Members leave and come back without an instance id: a deployment."""
-    left = story.counts[Kind.LEFT] + story.counts[Kind.EXPIRED]
+    left = story.counts[Kind.LEFT] + story.counts[Kind.EXPIRED] or story.left_clients.total()
     again = list(story.returned)
     static = any((r.static or 0) > 0 or r.instance for r in story.rebalances)
     if left < 2 or not again or static:
@@ -199,25 +204,32 @@ def restarts(story: Story) -> Iterator[Finding]:
         "restart: then a restart costs no rebalance. Or wait for members: "
         "scheduled.rebalance.max.delay.ms of kohort.",
         known=Known.BOUNDED,
-        evidence=places_of(events_of(story, Kind.LEFT, Kind.EXPIRED)),
+        evidence=places_of(events_of(story, Kind.LEFT, Kind.EXPIRED))
+        or places_of(r for r in story.rebalances if r.cause is Cause.GONE),
     )
 
 
 def crash_loop(story: Story) -> Iterator[Finding]:
     """Clients of one name join again and again with new member ids."""
     for client, joins in story.joined_clients.most_common(1):
-        if joins < 3 or story.left_clients[client] > joins // 2:
+        left = story.left_clients[client]
+        if joins < 3 or left > joins // 2 or _adds_up(list(story.rebalances)):
             return
         events = [r for r in story.rebalances if client in {r.client, r.member}]
         yield Finding(
             name="crash loop",
-            says=f"Clients named {client!r} joined {joins} times with new member ids and left "
-            f"{story.left_clients[client]} times.",
+            says=f"Clients named {client!r} joined {joins} times with new member ids"
+            + (f" and left {left} times." if _told_leaves(story) else "."),
             advice="A process dies and starts again, or makes a new consumer for each attempt and "
             "does not close the old one. Close consumers, and look why the process ends.",
             known=Known.BOUNDED,
             evidence=places_of(events),
         )
+
+
+def _told_leaves(story: Story) -> bool:
+    """Whether the sources tell each leave: the offsets topic tells one change a generation."""
+    return story.causes[Cause.GONE] == 0 and any(r.side is Side.BROKER for r in story.rebalances)
 
 
 def lone_member(story: Story) -> Iterator[Finding]:
