@@ -435,3 +435,38 @@ def test_a_high_generation_alone_is_no_storm_if_the_log_shows_rests() -> None:
         1_800, f"Member {member('svc', 0)} in group g has failed, removing it from the group"
     )
     assert "storm" not in names(explain([*lines, rested]))
+
+
+def client_joins(at: float, generation: int, who: str) -> list[str]:
+    """The lines of a Java client that joins."""
+    told = f"Generation{{generationId={generation}, memberId='{who}', protocol='range'}}"
+    clock = f"[2026-03-01 10:{int(at) // 60:02}:{int(at) % 60:02},"
+    context = "INFO [Consumer clientId=c, groupId=g]"
+    return [
+        f"{clock}000] {context} (Re-)joining group",
+        f"{clock}500] {context} Successfully joined group with generation {told}",
+        f"{clock}600] {context} Successfully synced group in generation {told}",
+    ]
+
+
+def test_a_client_with_new_member_ids_one_after_the_other_is_a_crash_loop() -> None:
+    ids = [member("c", number) for number in range(5)]
+    loop = [text for n, who in enumerate(ids) for text in client_joins(n * 40, n + 5, who)]
+    (found,) = [f for f in explain(loop).findings if f.name == "crash loop"]
+    assert found.says == "Client 'c' joined with 5 member ids, one after the other."
+    assert len(found.evidence) == 3
+    two = [text for n in range(10) for text in client_joins(n * 40, n + 5, ids[n % 2])]
+    assert "crash loop" not in names(explain(two)), "two processes with one client id"
+    few = [text for n in range(3) for text in client_joins(n * 40, n + 5, ids[n])]
+    assert "crash loop" not in names(explain(few))
+
+
+def test_a_coordinator_that_moved_is_seen_in_the_log_of_a_client() -> None:
+    found = "[2026-03-01 10:00:0{},000] INFO [Consumer clientId=c{}, groupId=g] Discovered group "
+    found += "coordinator kafka{}:9092 (id: 214748364{} rack: null)"
+    moved = explain([found.format(1, 1, 1, 6), found.format(2, 1, 2, 5)])
+    assert names(moved) == ["coordinator moved"]
+    assert "at kafka1:9092 (id: 2147483646 rack: null), and later at kafka2" in (
+        moved.findings[0].says
+    )
+    assert names(explain([found.format(1, 1, 1, 6), found.format(2, 1, 1, 6)])) == []

@@ -11,7 +11,7 @@ from typing import Final
 
 from kohort.explain.amounts import Known
 from kohort.explain.causes import Cause
-from kohort.explain.events import Kind
+from kohort.explain.events import Event, Kind
 from kohort.explain.findings import Finding, events_of, places_of
 from kohort.explain.stories import Story
 
@@ -41,6 +41,16 @@ def coordinator(story: Story) -> Iterator[Finding]:
             "meanwhile.",
             evidence=places_of(moved),
         )
+    elif (ways := _found_elsewhere(story)) is not None:
+        before, after = ways
+        yield Finding(
+            name="coordinator moved",
+            says=f"A client found its coordinator at {before.details['node']}, and later at "
+            f"{after.details['node']}.",
+            advice="This is normal when brokers restart. A member is removed if its session ends "
+            "meanwhile.",
+            evidence=places_of(ways),
+        )
     if lost:
         count = story.counts[Kind.COORDINATOR_LOST]
         found = story.counts[Kind.COORDINATOR_FOUND]
@@ -52,6 +62,17 @@ def coordinator(story: Story) -> Iterator[Finding]:
             "unreachable from this client (advertised.listeners).",
             evidence=places_of(lost),
         )
+
+
+def _found_elsewhere(story: Story) -> tuple[Event, Event] | None:
+    """Two lines of one client that name different coordinators; None if there are none."""
+    before: dict[str, Event] = {}
+    for event in story.examples.get(Kind.COORDINATOR_FOUND, []):
+        if node := event.details.get("node", ""):
+            first = before.setdefault(event.source or event.client, event)
+            if first.details["node"] != node:
+                return first, event
+    return None
 
 
 def leader(story: Story) -> Iterator[Finding]:

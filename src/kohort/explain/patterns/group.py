@@ -37,6 +37,8 @@ _ALONE_S: Final = 0.05
 _MOST_UNCOUNTED: Final = 6
 """So many rebalances without rest may be a start if the log does not count members (Kafka 2.7 and
 before)."""
+_NEW_IDS: Final = 3
+"""A client with more member ids, one after the other, does not live long."""
 HIGH_GENERATION: Final = 1_000
 _CALM_S: Final = 60.0
 """A log with fewer rebalances than one in this time shows a group at rest."""
@@ -211,6 +213,7 @@ def restarts(story: Story) -> Iterator[Finding]:
 
 def crash_loop(story: Story) -> Iterator[Finding]:
     """Clients of one name join again and again with new member ids."""
+    yield from _new_ids(story)
     for client, joins in story.joined_clients.most_common(1):
         left = story.left_clients[client]
         if joins < 3 or left > joins // 2 or _adds_up(list(story.rebalances)):
@@ -225,6 +228,28 @@ def crash_loop(story: Story) -> Iterator[Finding]:
             known=Known.BOUNDED,
             evidence=places_of(events),
         )
+
+
+def _new_ids(story: Story) -> Iterator[Finding]:
+    """The log of one client has a new member id again and again, and never an old one."""
+    ids: dict[str, dict[str, Rebalance]] = {}
+    for each in story.rebalances:
+        if each.side is Side.CLIENT and each.client and each.member:
+            known = ids.setdefault(each.client, {})
+            if each.member in known and each.member != next(reversed(known)):
+                return  # several processes have this client id
+            known.setdefault(each.member, each)
+    for client, rows in ids.items():
+        if len(rows) > _NEW_IDS:
+            yield Finding(
+                name="crash loop",
+                says=f"Client {client!r} joined with {len(rows)} member ids, one after the other.",
+                advice="Its process dies and starts again, or makes a new consumer for each "
+                "attempt. Close consumers, and look why the process ends.",
+                known=Known.BOUNDED,
+                evidence=places_of(rows.values()),
+            )
+            return
 
 
 def _told_leaves(story: Story) -> bool:
