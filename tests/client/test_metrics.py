@@ -13,7 +13,7 @@ from kohort.client.errors import DeserializationFailed, RequestFailed
 from kohort.client.metrics import LIMITS_MS, METRICS, Kind, MemberMeter, PollMeter, Timing
 from kohort.member.states import MemberState
 from kohort.model.client_facts import CommitConcluded, CommitSent, Outcome, RequestSent
-from kohort.model.ids import GenerationId, GroupId, MemberId
+from kohort.model.ids import GenerationId, GroupId, MemberId, TopicPartition
 from kohort.model.instants import MICROS_PER_SECOND, Instant
 from kohort.model.member_facts import MemberStateChanged
 from kohort.model.positions import Position
@@ -209,6 +209,16 @@ def test_an_end_stays_known_until_the_next_fetch_tells_another() -> None:
     assert meter.numbers(0, Instant(0))["records-lag-max"] == 0
     meter.lags({TP0: Position(5)}, {TP1: (0, 8)}.get)
     assert "records-lag-max" not in meter.numbers(0, Instant(0))
+
+
+@pytest.mark.parametrize(("partitions", "seconds"), [(1, 1), (200, 1), (1_000, 5)])
+def test_lags_of_many_partitions_are_told_less_often(partitions: int, seconds: int) -> None:
+    meter = PollMeter()
+    places = {TopicPartition("t", n): Position(0) for n in range(partitions)}
+    meter.lags(places, lambda tp: (0, 1))
+    assert meter.looked(Instant(0))
+    assert not meter.looked(Instant(seconds * 1_000_000 - 1))
+    assert meter.looked(Instant(seconds * 1_000_000))
 
 
 def test_the_time_inside_a_poll_is_not_between_polls() -> None:

@@ -287,11 +287,14 @@ class Part:
             turns = len(lowest)
             end = min(start + (following - load) * turns, pool.size)
             for member, first in zip(lowest, range(start, end), strict=False):
-                more = Turn(pool, slice(first, end, turns))
-                if self._load[member] or not is_sorted:
-                    self._plan[member] = [*self._mine(member), *more.partitions()]
+                taken = slice(first, end, turns)
+                if is_sorted and not self._load[member]:
+                    self._plan[member] = Turn(pool, taken)
                 else:
-                    self._plan[member] = more
+                    more = pool.partitions()[taken]
+                    self._plan[member] = (
+                        [*self._mine(member), *more] if self._load[member] else more
+                    )
                 self._load[member] += len(range(first, end, turns))
             start = end
 

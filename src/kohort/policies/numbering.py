@@ -153,7 +153,7 @@ class Numbering:
             self._last = share
             numbers = pool.columns[1][taken]
         else:
-            kinds, numbers = self._columns_of([share])
+            kinds, numbers = self._looked_up(share)
             self._last = None
         if kinds is not self._column[0] and kinds != self._column[0]:
             self._column = kinds, tuple(map(self._topics.__getitem__, kinds))
@@ -162,21 +162,26 @@ class Numbering:
     def _columns_of(
         self, pieces: Iterable[Sequence[int]]
     ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """The kind and the number of each partition."""
+        """The kind and the number of each partition of a pool."""
         kinds: list[int] = []
         numbers: list[int] = []
         for piece in pieces:
             if isinstance(piece, range):
                 kinds += self.kind_of[piece.start : piece.stop]
                 numbers += self._number_of[piece.start : piece.stop]
-            elif len(piece) > 1:
-                of_these = itemgetter(*piece)
-                kinds += of_these(self.kind_of)
-                numbers += of_these(self._number_of)
-            else:  # a getter of one item returns no tuple
-                kinds += [self.kind_of[p] for p in piece]
-                numbers += [self._number_of[p] for p in piece]
+            else:
+                more_kinds, more_numbers = self._looked_up(piece)
+                kinds += more_kinds
+                numbers += more_numbers
         return tuple(kinds), tuple(numbers)
+
+    def _looked_up(self, partitions: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The kind and the number of each of these partitions."""
+        if len(partitions) < 2:  # a getter of one item returns no tuple
+            kinds = tuple(self.kind_of[p] for p in partitions)
+            return kinds, tuple(self._number_of[p] for p in partitions)
+        of_these = itemgetter(*partitions)
+        return of_these(self.kind_of), of_these(self._number_of)
 
     def claims(self, order: Sequence[MemberId]) -> Claims:
         """The claims of the members in this order.
