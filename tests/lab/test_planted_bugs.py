@@ -184,10 +184,10 @@ PLANTED = {
         check=46,
         plant=_compaction_drops_the_group,
         plan=plan(
-            actions.CompactLog(at_ms=50_000),
-            actions.CrashBroker(at_ms=50_500, down_ms=500),
-            behaviour=replace(QUICK, auto_commit_interval_ms=100, idle_ms=50, batch_ms=0),
-            seconds=80,
+            actions.CompactLog(at_ms=25_000),
+            actions.CrashBroker(at_ms=25_500, down_ms=500),
+            behaviour=replace(QUICK, auto_commit_interval_ms=200, idle_ms=100, batch_ms=0),
+            seconds=40,
         ),
     ),
     "records stay readable after the revocation": Planted(
