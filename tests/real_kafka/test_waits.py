@@ -26,18 +26,30 @@ pytestmark = [pytest.mark.slow, pytest.mark.real_kafka]
 
 
 Join = Callable[[WaitingGroup], None]
-OTHERS = pytest.mark.parametrize(
-    "join",
-    [
-        pytest.param(WaitingGroup.join_librdkafka, id="librdkafka"),
-        pytest.param(lambda group: group.join_other(java_member), id="java"),
-        pytest.param(
-            lambda group: group.join_other(go_member),
-            id="franz-go",
-            marks=pytest.mark.optional_peer,
-        ),
-    ],
-)
+JAVA, FRANZ_GO = "java", "franz-go"
+MAKES: dict[str, Join] = {
+    "librdkafka": WaitingGroup.join_librdkafka,
+    JAVA: lambda group: group.join_other(java_member),
+    FRANZ_GO: lambda group: group.join_other(go_member),
+}
+
+
+def others(*also: str) -> pytest.MarkDecorator:
+    """Members of other clients: librdkafka in each run, ``also`` these; the rest is long."""
+    return pytest.mark.parametrize(
+        "join",
+        [
+            pytest.param(
+                join,
+                id=make,
+                marks=[
+                    *([pytest.mark.optional_peer] if make == FRANZ_GO else []),
+                    *([] if make in {"librdkafka", *also} else [pytest.mark.long]),
+                ],
+            )
+            for make, join in MAKES.items()
+        ],
+    )
 
 
 @pytest.fixture
@@ -65,7 +77,7 @@ def test_a_drained_member_leaves_with_empty_hands(group: WaitingGroup) -> None:
     a_member_is_drained(group)
 
 
-@OTHERS
+@others()
 def test_181_a_drain_under_a_leader_of_another_client_is_over_at_once(
     group: WaitingGroup, join: Join
 ) -> None:
@@ -80,7 +92,7 @@ def test_a_member_that_drains_works_until_the_others_are_ready(group: WaitingGro
     a_member_is_drained_warmly(group)
 
 
-@OTHERS
+@others(JAVA)
 def test_a_leader_of_another_client_moves_partitions_at_once(
     group: WaitingGroup, join: Join
 ) -> None:
@@ -94,7 +106,7 @@ def test_a_leader_of_another_client_moves_partitions_at_once(
     group.settled(12)
 
 
-@OTHERS
+@others(FRANZ_GO)
 def test_a_member_of_another_client_does_not_prepare_and_waits_for_nothing(
     group: WaitingGroup, join: Join
 ) -> None:
@@ -110,7 +122,7 @@ def test_lost_partitions_go_to_the_member_with_warm_copies(real_kafka: RealKafka
         a_standby_takes_over(WaitingGroup(real_kafka.bootstrap_servers, stack, {}))
 
 
-@OTHERS
+@others()
 def test_176_a_member_of_another_client_keeps_its_partitions_during_a_wait(
     group: WaitingGroup, join: Join
 ) -> None:
@@ -128,7 +140,7 @@ def test_176_a_member_of_another_client_keeps_its_partitions_during_a_wait(
     assert group.settled(4, 4, 4) == [first, lost, other]
 
 
-@OTHERS
+@others()
 def test_180_168_a_member_of_another_client_gets_drained_and_lost_partitions(
     group: WaitingGroup, join: Join
 ) -> None:
@@ -150,7 +162,7 @@ def test_180_168_a_member_of_another_client_gets_drained_and_lost_partitions(
     assert group.kohort[0].waits() == ()
 
 
-@OTHERS
+@others()
 def test_175_a_leader_of_another_client_ends_a_wait(group: WaitingGroup, join: Join) -> None:
     group.join()
     group.settled(12)
@@ -166,7 +178,7 @@ def test_175_a_leader_of_another_client_ends_a_wait(group: WaitingGroup, join: J
     group.settled(6, 6)
 
 
-@OTHERS
+@others(JAVA, FRANZ_GO)
 def test_moves_to_a_member_of_another_client_are_limited(group: WaitingGroup, join: Join) -> None:
     leader = group.join(kohort_max_moves_per_round=1)
     group.settled(12)
