@@ -140,8 +140,11 @@ def rebalances(
     groups: dict[Peer, Members] = {}
     warm_ups: dict[Peer, int] = {}
     with contextlib.ExitStack() as stack:
-        floor = stack.enter_context(floor_server(count))
-        for peer in (floor, *peers):
+        # Each group has its own connections; with many members the floor has none left.
+        files = count * (len(peers) + 1) + SPARE_FILES
+        fits = files < resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        floor = [stack.enter_context(floor_server(count))] if fits else []
+        for peer in (*floor, *peers):
             try:
                 members = Members(stack, peer, fresh("rebalance"), count)
                 warm_ups[peer] = warm(partial(rebalance_seconds, members))
