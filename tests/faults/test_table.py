@@ -9,7 +9,7 @@ from pathlib import Path
 
 TESTS = Path(__file__).parents[1]
 PAGE = TESTS.parent / "docs" / "reference" / "faults.md"
-FAULTS = {"N": 13, "P": 12, "C": 15, "D": 9, "A": 30, "T": 36}
+FAULTS = {"N": 13, "P": 12, "C": 15, "D": 9, "A": 30, "T": 37}
 IDS = [f"{letter}{n}" for letter, most in FAULTS.items() for n in range(1, most + 1)] + ["S9"]
 ROW = re.compile(r"^\| ([A-Z]\d+) \|([^|]*)\|([^|]*)\|([^|]*)\|([^|]*)\|$", re.MULTILINE)
 NAMED = re.compile(r"`([\w/]+\.py)::(test_\w+)`")

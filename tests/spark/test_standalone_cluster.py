@@ -1,17 +1,22 @@
 """Pipelines on a Spark standalone cluster: a master, two workers, drivers on several hosts.
 
 The drivers have different names of hosts. The table is a shared directory, its ledger is in
-PostgreSQL.
+PostgreSQL or in the Delta table. Executors get their Python from an archive, as on YARN.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import shlex
+import shutil
 import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import psutil
@@ -21,11 +26,15 @@ pytest.importorskip("pyspark", reason="pip install 'kohort[spark]'")
 pytest.importorskip("psycopg", reason="pip install 'kohort[postgres]'")
 
 import pyspark
+from tests.spark.conftest import PATIENCE_S, Feed
+from tests.spark.delta_world import rows_of
 from tests.spark.postgres_server import postgres_server
 from tests.spark.test_applications import command, numbered, wait_for
 
 from kohort.host.identity import VARIABLE
 from kohort.host.java import find_java, spark_java_home
+from kohort.model.ids import TopicPartition
+from kohort.spark.layout import is_delta
 from kohort.spark.postgres_ledger import use_database
 from kohort.spark.table import open_ledger
 from kohort.spark.verify import verify
@@ -34,6 +43,8 @@ from kohort.testing.ports import free_ports
 pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.timeout(1200)]
 
 _DEPLOY = "org.apache.spark.deploy"
+NAMES = ("a", "b")
+EVENTS = ("kill", "executor", "worker", "end")
 _SMALL = (
     "spark.cores.max=1", "spark.executor.memory=512m", "spark.executor.cores=1",
     "spark.driver.host=127.0.0.1",
@@ -53,6 +64,7 @@ class Cluster:
     def __init__(self, folder: Path) -> None:
         self.url = f"spark://127.0.0.1:{free_ports(1)[0]}"
         self._folder = folder
+        self._workers = 0
         self._environment = os.environ | {
             "JAVA_HOME": str(spark_java_home(find_java())),
             "SPARK_LOCAL_IP": "127.0.0.1",
@@ -63,7 +75,8 @@ class Cluster:
         self._start("master", "master.Master", "--port", port)
 
     def add_worker(self) -> None:
-        name = f"worker-{len(self.processes)}"
+        self._workers += 1
+        name = f"worker-{self._workers}"
         work = self._folder / name
         sizes = ("--cores", "2", "--memory", "1200m", "--work-dir", str(work))
         self._start(name, "worker.Worker", *sizes, self.url)
@@ -80,6 +93,22 @@ class Cluster:
             )  # fmt: skip
         self.processes.append(process)
 
+    def bounce_worker(self, number: int) -> None:
+        """Kill a worker with all its executors, and start another one in its place."""
+        before = self.workers
+        kill_tree(self.processes.pop(1 + number))
+        self.add_worker()
+        wait_for(lambda: self.workers > before, "the new worker", self.processes)
+
+    def executors(self) -> list[psutil.Process]:
+        """The executors of all applications."""
+        return [
+            child
+            for process in self.processes[1:]
+            for child in psutil.Process(process.pid).children(recursive=True)
+            if any("CoarseGrainedExecutorBackend" in word for word in child.cmdline())
+        ]
+
     @property
     def workers(self) -> int:
         """The workers that have registered with the master; on a slow machine some do it twice."""
@@ -87,9 +116,9 @@ class Cluster:
         return len(set(re.findall(r"Registering worker (\S+)", log)))
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    cluster = Cluster(tmp_path)
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    cluster = Cluster(tmp_path_factory.mktemp("cluster"))
     try:
         cluster.add_worker()
         cluster.add_worker()
@@ -100,60 +129,151 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
             kill_tree(process)
 
 
+class Applications:
+    """Applications of one group, each with a driver on a host with a name of its own."""
+
+    def __init__(self, cluster: Cluster, source: Feed, table: Path) -> None:
+        self.running: dict[str, subprocess.Popen[str]] = {}
+        self.source = source
+        self.table = table
+        self._cluster = cluster
+        self._archive = self._packed_python(table.parent)
+
+    @staticmethod
+    def _packed_python(folder: Path) -> Path:
+        """An archive with a Python for the executors; it is unpacked for the drivers."""
+        program = folder / "env" / "bin" / "python"
+        program.parent.mkdir(parents=True)
+        program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n')
+        program.chmod(0o755)
+        return Path(shutil.make_archive(str(folder / "packed"), "gztar", folder / "env"))
+
+    def log(self, name: str) -> Path:
+        return self.table.parent / f"{name}.log"
+
+    def start(self, name: str) -> None:
+        arguments = command(
+            self.source, self.table, "SELECT value FROM records",
+            *("--master", self._cluster.url, "--name", name, "--limit", "500"),
+            *("--set", "session.timeout.ms=6000", "--set", "heartbeat.interval.ms=500"),
+            *(word for setting in _SMALL for word in ("--conf", setting)),
+            *("--conf", f"spark.archives={self._archive}#env"),
+        )  # fmt: skip
+        with self.log(name).open("a") as log:
+            self.running[name] = subprocess.Popen(
+                arguments, stdout=log, stderr=log, text=True,
+                env=os.environ | {VARIABLE: f"host-of-{name}", "PYSPARK_PYTHON": "env/bin/python"},
+                cwd=self.table.parent,
+            )  # fmt: skip
+
+    def kill(self, name: str) -> None:
+        """SIGKILL to the driver and all that it started on its host."""
+        kill_tree(self.running.pop(name))
+
+    def end(self, name: str) -> None:
+        """SIGTERM; the application prints one line and ends with status 0."""
+        process = self.running.pop(name)
+        before = self.log(name).stat().st_size
+        process.terminate()
+        assert process.wait(PATIENCE_S) == 0
+        said = [
+            line
+            for line in self.log(name).read_bytes()[before:].decode().splitlines()
+            if not line.startswith("batch ")
+        ]
+        assert len(said) == 1, said
+        assert f"{name}: stopped; " in said[0]
+
+    def wait(self, condition: Callable[[], bool], what: str) -> None:
+        wait_for(condition, what, [*self.running.values(), *self._cluster.processes])
+
+    def kill_all(self) -> None:
+        for name in [*self.running]:
+            self.kill(name)
+
+
+def ends_of(source: Feed) -> dict[int, int]:
+    return {p: len(records) for p, records in source.records.items()}
+
+
 def test_applications_are_added_killed_and_bounced_and_each_record_lands_once(
     feed: Callable[..., Any], cluster: Cluster, tmp_path: Path
 ) -> None:
     source, table = feed(4, numbered(2_000)), tmp_path / "table"
-    running: dict[str, subprocess.Popen[str]] = {}
-
-    def start(name: str) -> None:
-        arguments = command(
-            source, table, "SELECT value FROM records",
-            *("--master", cluster.url, "--name", name, "--limit", "500"),
-            *("--set", "session.timeout.ms=6000", "--set", "heartbeat.interval.ms=500"),
-            *(word for setting in _SMALL for word in ("--conf", setting)),
-        )  # fmt: skip
-        with (tmp_path / f"{name}.log").open("a") as log:
-            running[name] = subprocess.Popen(
-                arguments, stdout=log, stderr=log, text=True,
-                env=os.environ | {VARIABLE: f"host-of-{name}"},
-            )  # fmt: skip
-
+    group = Applications(cluster, source, table)
     with postgres_server() as server:
         use_database(table, server.url)
         try:
             with closing(open_ledger(table, source.topic)) as ledger:
 
                 def done() -> bool:
-                    ends = {p: len(records) for p, records in source.records.items()}
                     positions = ledger.all_positions()
                     found = {p.partition: at.next_offset for p, at in positions.items()}
-                    return found == ends
+                    return found == ends_of(source)
 
                 def owners() -> int:
                     return len({at.member for at in ledger.all_positions().values()})
 
-                def wait(condition: Callable[[], bool], what: str) -> None:
-                    wait_for(condition, what, [*running.values(), *cluster.processes])
-
-                start("a")
-                wait(done, "the first records")
-                start("b")
-                wait(lambda: owners() == 2, "a share of the application that was added")
+                group.start("a")
+                group.wait(done, "the first records")
+                group.start("b")
+                group.wait(lambda: owners() == 2, "a share of the application that was added")
                 source.put(numbered(2_000))
-                kill_tree(running.pop("a"))
-                wait(done, "the records of an application that was killed")
-                start("a")
-                wait(lambda: owners() == 2, "a share of the application that came back")
+                group.kill("a")
+                group.wait(done, "the records of an application that was killed")
+                group.start("a")
+                group.wait(lambda: owners() == 2, "a share of the application that came back")
                 source.put(numbered(2_000))
-                wait(done, "the last records")
+                group.wait(done, "the last records")
+                group.end("b")
         finally:
-            for process in running.values():
-                kill_tree(process)
+            group.kill_all()
         verdict = verify(table, source.settings)
         assert verdict.ok, verdict
         with closing(open_ledger(table)) as reader:
             assert sum(row.rows for row in reader.manifest()) == 6_000
-    homes = [path.name for path in tmp_path.glob("worker-*/app-*")]
-    assert len(set(homes)) == 3, homes  # three applications ran their executors on the workers
     assert all(psutil.pid_exists(process.pid) for process in cluster.processes)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_drawn_kills_of_drivers_executors_and_workers_lose_and_double_nothing(
+    feed: Callable[..., Any], cluster: Cluster, tmp_path: Path, seed: int
+) -> None:
+    """The judge reads the Delta table by its specification, and knows the records."""
+    random = Random(seed)
+    source, table = feed(4, numbered(1_000)), tmp_path / "table"
+    group = Applications(cluster, source, table)
+    told: list[str] = []
+    try:
+        for name in NAMES:
+            group.start(name)
+        for _ in range(5):
+            source.put(numbered(1_000))
+            time.sleep(random.uniform(0, 8))  # anywhere in a start, a batch or a rebalance
+            event, name = random.choice(EVENTS), random.choice(NAMES)
+            told.append(f"{event} {name}")
+            if event == "worker":
+                cluster.bounce_worker(random.randrange(2))
+            elif event == "executor":
+                for executor in cluster.executors()[:1]:
+                    executor.kill()
+            elif event == "end" and "batch" in group.log(name).read_text():
+                group.end(name)
+                group.start(name)
+            else:
+                group.kill(name)
+                group.start(name)
+        expected = [
+            (TopicPartition(source.topic, p), n) for p, end in ends_of(source).items()
+            for n in range(end)
+        ]  # fmt: skip
+        group.wait(lambda: is_delta(table) and len(rows_of(table)) >= 6_000, f"rows after {told}")
+        assert rows_of(table) == sorted(expected), told
+        for name in NAMES:
+            group.end(name)
+    finally:
+        group.kill_all()
+    verdict = verify(table, source.settings)
+    assert not any(p.troubles for p in verdict.partitions), (told, verdict)
+    for name in NAMES:
+        assert "Traceback" not in group.log(name).read_text(), told

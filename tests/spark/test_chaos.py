@@ -1,0 +1,250 @@
+"""Drawn faults on real Spark: applications that a supervisor starts again, and a judge.
+
+All applications run in the shared session. After each fault all records must land. The judge reads
+the files of the Delta table by Delta's specification, and knows the records.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import shutil
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark", reason="pip install 'kohort[spark]'")
+
+from tests.client.stage import until
+from tests.spark.conftest import PATIENCE_S, Feed
+from tests.spark.delta_world import rows_of
+
+from kohort import Consumer
+from kohort.client.admin import Admin
+from kohort.model.ids import TopicPartition
+from kohort.spark import session
+from kohort.spark.delta.ledger import DeltaLedger
+from kohort.spark.failures import NoSpace, PipelineFailed
+from kohort.spark.layout import CHECKPOINTS
+from kohort.spark.parquet_sink import ParquetSink
+from kohort.spark.pipeline import PipelineConfig, run_pipeline
+from kohort.spark.verify import verify
+
+pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(900)]
+
+LOG = logging.getLogger(__name__)
+
+FAULTS = 10
+POINTS = ("begun", "written", "committed")
+CHECKPOINTS_AFTER = ("kept", "older", "deleted")
+
+
+def kill(*modules: str) -> None:
+    """Kill the processes of this session that run one of the modules."""
+    for process in session._children(*modules):
+        process.kill()
+
+
+def full_disk() -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/lake/data")
+
+
+@dataclass
+class Points:
+    """Points of a batch in the driver; a fault hits the first application at an armed point."""
+
+    armed: tuple[str, Callable[[], None]] | None = None
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def reach(self, point: str) -> None:
+        with self.lock:
+            if self.armed is None or self.armed[0] != point:
+                return
+            fault, self.armed = self.armed[1], None
+        fault()
+
+
+class Application:
+    """An application that starts again after each failure, as under a supervisor."""
+
+    def __init__(self, spark: Any, source: Feed, table: Path, name: str, random: Random) -> None:
+        self._config = PipelineConfig(
+            bootstrap=source.bootstrap,
+            topics=source.topic,
+            group=source.topic,
+            sql="SELECT value FROM records",
+            output=table,
+            name=name,
+            trigger_ms=50,
+            commit_interval_s=0.0,
+            limit=40,
+            kafka={
+                "session.timeout.ms": "6000",
+                "heartbeat.interval.ms": "200",
+                "metadata.max.age.ms": "1000",  # soon sees partitions that were added
+            },
+        )
+        self._spark = spark
+        self._random = random
+        self._end = threading.Event()
+        self.stop = threading.Event()
+        self.told: list[str] = []
+        pool = ThreadPoolExecutor(1)
+        self._running: Future[None] = pool.submit(self._run)
+        pool.shutdown(wait=False)
+
+    def check(self) -> bool:
+        """False while the application runs; raises its error if it has ended."""
+        return self._running.done() and self._running.result() is None
+
+    def end(self) -> None:
+        self._end.set()
+        self.stop.set()
+        self._running.result(PATIENCE_S)
+
+    def _run(self) -> None:
+        while True:
+            self.stop = threading.Event()
+            if self._end.is_set():
+                return
+            try:
+                run_pipeline(self._config, lambda _: None, self.stop, session=self._spark)
+            except (PipelineFailed, NoSpace) as error:
+                self.told.append(str(error))
+            self._draw_checkpoint()
+
+    def _draw_checkpoint(self) -> None:
+        """The next start finds the checkpoint of this one, an older one, or none."""
+        drawn = self._random.choice(CHECKPOINTS_AFTER)
+        self.told.append(f"checkpoint {drawn}")
+        mine = self._config.output / CHECKPOINTS / str(self._config.name)
+        older = mine.with_suffix(".older")
+        if drawn != "kept":
+            shutil.rmtree(mine, ignore_errors=True)
+        if drawn == "older" and older.exists():
+            shutil.copytree(older, mine)
+        elif mine.exists() and not older.exists():
+            shutil.copytree(mine, older)
+
+
+class Chaos:
+    """A group of applications, its topic, and the faults that hit them."""
+
+    def __init__(self, spark: Any, source: Feed, table: Path, points: Points, seed: int) -> None:
+        self.random = Random(seed)
+        self.source = source
+        self.table = table
+        self.points = points
+        self.applications = [
+            Application(spark, source, table, name, Random(f"{seed} {name}")) for name in ("a", "b")
+        ]
+
+    @property
+    def told(self) -> list[list[str]]:
+        return [each.told for each in self.applications]
+
+    def wait(self, condition: Callable[[], bool], what: str) -> None:
+        until(
+            lambda: any(each.check() for each in self.applications) or condition(), what, PATIENCE_S
+        )
+
+    def fault(self) -> str:
+        """Make a drawn fault and wait until all records have landed; the name of the fault."""
+        at = {
+            "the source's process is killed": lambda: kill(session._SOURCE),
+            "the workers and their daemon are killed": lambda: kill(session.WORKER_DAEMON),
+            "the disk is full": full_disk,
+            "an application is stopped": self.random.choice(self.applications).stop.set,
+        }
+        by_itself = {
+            "a foreign member reads and commits": self.foreign_member,
+            "a partition is added": self.add_partition,
+        }
+        drawn = self.random.choice([*at, *at, *by_itself])
+        if drawn in by_itself:
+            by_itself[drawn]()
+        else:
+            point = self.random.choice(POINTS)
+            self.points.armed = (point, at[drawn])
+            drawn = f"{drawn} in a batch that is {point}"
+        self.source.put([(b"k", b"%d" % n) for n in range(50)])
+        self.wait(lambda: self.points.armed is None, drawn)
+        self.wait(self.all_landed, f"all rows after: {drawn}")
+        return drawn
+
+    def all_landed(self) -> bool:
+        return len(rows_of(self.table)) >= len(self.everything())
+
+    def foreign_member(self) -> None:
+        """A consumer of another program gets partitions, commits their ends, and leaves."""
+        with Consumer(
+            bootstrap_servers=self.source.bootstrap,
+            group_id=self.source.topic,
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+        ) as member:
+            member.subscribe([self.source.topic])
+            self.wait(lambda: member.poll(0.05) is None and bool(member.assignment()), "a share")
+            member.commit({p: len(self.source.records[p.partition]) for p in member.assignment()})
+
+    def add_partition(self) -> None:
+        self.source.partitions += 1
+        with Admin(self.source.settings) as admin:
+            admin.create_partitions(self.source.topic, self.source.partitions)
+
+    def everything(self) -> list[tuple[TopicPartition, int]]:
+        return [
+            (TopicPartition(self.source.topic, partition), offset)
+            for partition, records in sorted(self.source.records.items())
+            for offset in range(len(records))
+        ]
+
+
+@pytest.fixture
+def points(monkeypatch: pytest.MonkeyPatch) -> Points:
+    points = Points()
+    write, commit = ParquetSink.write_batch, DeltaLedger.commit
+
+    def write_batch(sink: ParquetSink, *given: Any) -> None:
+        points.reach("begun")
+        write(sink, *given)
+
+    def commit_batch(ledger: DeltaLedger, *given: Any) -> Any:
+        points.reach("written")
+        committed = commit(ledger, *given)
+        points.reach("committed")
+        return committed
+
+    monkeypatch.setattr(ParquetSink, "write_batch", write_batch)
+    monkeypatch.setattr(DeltaLedger, "commit", commit_batch)
+    return points
+
+
+@pytest.mark.parametrize(
+    "seed", [1, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 11))]
+)
+def test_drawn_faults_lose_and_double_no_record(
+    spark: Any, feed: Callable[..., Feed], tmp_path: Path, points: Points, seed: int
+) -> None:
+    chaos = Chaos(spark, feed(4), tmp_path / "table", points, seed)
+    faults: list[str] = []
+    try:
+        for _ in range(FAULTS):
+            faults.append(chaos.fault())
+            LOG.warning("seed %d: %s", seed, faults[-1])
+        expected = chaos.everything()
+        chaos.wait(lambda: len(rows_of(chaos.table)) >= len(expected), "all rows")
+        assert rows_of(chaos.table) == expected, (seed, faults, chaos.told)
+    finally:
+        for application in chaos.applications:
+            application.end()
+    assert not [line for lines in chaos.told for line in lines if "\n" in line]
+    verdict = verify(chaos.table, chaos.source.settings)
+    assert verdict.ok, (seed, faults, chaos.told, verdict)
