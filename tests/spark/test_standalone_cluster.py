@@ -109,6 +109,10 @@ class Cluster:
             if any("CoarseGrainedExecutorBackend" in word for word in child.cmdline())
         ]
 
+    def homes(self) -> set[str]:
+        """The applications that ran executors on the workers."""
+        return {path.name for path in self._folder.glob("worker-*/app-*")}
+
     @property
     def workers(self) -> int:
         """The workers that have registered with the master; on a slow machine some do it twice."""
@@ -199,7 +203,7 @@ def ends_of(source: Feed) -> dict[int, int]:
 def test_applications_are_added_killed_and_bounced_and_each_record_lands_once(
     feed: Callable[..., Any], cluster: Cluster, tmp_path: Path
 ) -> None:
-    source, table = feed(4, numbered(2_000)), tmp_path / "table"
+    source, table, before = feed(4, numbered(2_000)), tmp_path / "table", cluster.homes()
     group = Applications(cluster, source, table)
     with postgres_server() as server:
         use_database(table, server.url)
@@ -232,6 +236,7 @@ def test_applications_are_added_killed_and_bounced_and_each_record_lands_once(
         assert verdict.ok, verdict
         with closing(open_ledger(table)) as reader:
             assert sum(row.rows for row in reader.manifest()) == 6_000
+    assert len(cluster.homes() - before) == 3, "three applications ran executors on the workers"
     assert all(psutil.pid_exists(process.pid) for process in cluster.processes)
 
 
@@ -255,8 +260,8 @@ def test_drawn_kills_of_drivers_executors_and_workers_lose_and_double_nothing(
             if event == "worker":
                 cluster.bounce_worker(random.randrange(2))
             elif event == "executor":
-                for executor in cluster.executors()[:1]:
-                    executor.kill()
+                group.wait(lambda: bool(cluster.executors()), "an executor")
+                random.choice(cluster.executors()).kill()
             elif event == "end" and "batch" in group.log(name).read_text():
                 group.end(name)
                 group.start(name)

@@ -255,8 +255,8 @@ class MemberMeter:
 
 
 _LAG_MICROS: Final = 5_000
-"""Longest share of time for the lag of a partition: an idle consumer of a thousand partitions spent
-most of its CPU time on lags that nobody read."""
+"""Least time between two tellings of all lags, for each partition. The polling thread of an idle
+consumer with a thousand partitions spent most of its work on lags that nobody read."""
 
 
 class PollMeter:

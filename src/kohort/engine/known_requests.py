@@ -17,7 +17,7 @@ import re
 import struct
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any, Final, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
 
 from kohort.coordinator.interface import (
     Answer,
@@ -129,26 +129,38 @@ def known_commit(
     return None if layout is None else KnownCommit(frame, layout, header, event)
 
 
-class JoinShape(Shape):
-    """The shape of the joins of a group's dynamic members. Values: member id and metadata.
-
-    All members with the same client id and settings share it.
+class _MemberShape(Shape):
+    """The shape of a request of a group's dynamic members.
 
     Attributes:
         event: an event with the fixed values.
     """
 
     __slots__ = ("event",)
+    _MEMBER_ID: ClassVar[int]
+    """The place of the member id among fixed bytes and values."""
 
     def __init__(self, frame: bytes, layout: struct.Struct) -> None:
         header, request = decode_request(frame[4:])
         super().__init__(frame, layout, header)
-        self.event: JoinGroup = _event_of(header, request)
+        self.event: Any = _event_of(header, request)
 
     def values(self, frame: Data) -> tuple[Any, ...] | None:
         """As ``Shape.values``; None also if the member id is not in ASCII."""
         parts = self._unpack(frame)
-        return parts[1::2] if parts[::2] == self._fixed and parts[3].isascii() else None
+        is_known = parts[::2] == self._fixed and parts[self._MEMBER_ID].isascii()
+        return parts[1::2] if is_known else None
+
+
+class JoinShape(_MemberShape):
+    """The shape of the joins of a group's dynamic members. Values: member id and metadata.
+
+    All members with the same client id and settings share it.
+    """
+
+    __slots__ = ()
+    event: JoinGroup
+    _MEMBER_ID = 3
 
 
 def join_shape(frame: bytes, header: RequestHeader, request: JoinGroupRequest) -> JoinShape | None:
@@ -170,24 +182,12 @@ def join_shape(frame: bytes, header: RequestHeader, request: JoinGroupRequest) -
     return None if layout is None else _shared_join(written[0], layout)
 
 
-class SyncShape(Shape):
-    """The shape of the syncs of a group's dynamic members. Values: generation and member id.
+class SyncShape(_MemberShape):
+    """The shape of the syncs of a group's dynamic members. Values: generation and member id."""
 
-    Attributes:
-        event: an event with the fixed values.
-    """
-
-    __slots__ = ("event",)
-
-    def __init__(self, frame: bytes, layout: struct.Struct) -> None:
-        header, request = decode_request(frame[4:])
-        super().__init__(frame, layout, header)
-        self.event: SyncGroup = _event_of(header, request)
-
-    def values(self, frame: Data) -> tuple[Any, ...] | None:
-        """As ``Shape.values``; None also if the member id is not in ASCII."""
-        parts = self._unpack(frame)
-        return parts[1::2] if parts[::2] == self._fixed and parts[5].isascii() else None
+    __slots__ = ()
+    event: SyncGroup
+    _MEMBER_ID = 5
 
 
 def sync_shape(frame: bytes, header: RequestHeader, request: SyncGroupRequest) -> SyncShape | None:

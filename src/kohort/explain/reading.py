@@ -238,7 +238,7 @@ class LogReader:
         )
         state, reason = take("state", ""), take("reason", "")
         line = (kind, side, place, text[:_MOST_TEXT], at, dated, source, maker, versions)
-        # Half the time of a call with names.
+        # This takes half the time of a call with the names of the fields.
         return tuple.__new__(
             Event, (*line, *named, *numbers, state, reason and _plain(reason), values)
         )

@@ -206,7 +206,7 @@ class Story:
     """By client id: the shortest time from an expiry until the client joined again."""
     _expired: dict[str, float] = field(default_factory=dict)
     _wrote: set[tuple[float, float]] = field(default_factory=set)
-    """Versions of lines, by which `versions` are narrowed already."""
+    """Versions of the lines that have already narrowed `versions`."""
     _open: dict[str, Any] | None = None
     """The fields of the rebalance under way, as the coordinator told them."""
     _culprit: Event | None = None

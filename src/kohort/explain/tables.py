@@ -44,7 +44,7 @@ class TableReader:
     def __init__(self, file: str) -> None:
         self._file = file
         self.kind: Kind | None = None
-        """Of the table of which the next line may be a row; None outside of tables."""
+        """The kind of the present table: the next line may be a row. None outside of tables."""
         self._columns: list[str] = []
         self._commas = False
         """Whether commas follow the cells."""

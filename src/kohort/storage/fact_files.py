@@ -303,7 +303,7 @@ def _lines(path: Path, start: int, end: int, number: int, skipping: Skipping) ->
 
 
 def _kind_in(line: bytes) -> bytes:
-    """The kind of a fact as `fact_line` writes it: no text before it has a quote that is bare."""
+    """The kind of a fact in a line of `fact_line`: texts before the kind have escaped quotes."""
     return line.partition(_KIND)[2].partition(b'"')[0]
 
 

@@ -105,9 +105,9 @@ class FrameSplitter:
         return len(self._buffer) if self._large is None else 4 + self._large.tell()
 
     def room(self) -> memoryview | None:
-        """Where the rest of a large frame belongs; None if there is none under way in place.
+        """The memory for the rest of a large frame; None if no large frame is collected in place.
 
-        Write bytes to its begin, and ``feed`` them from there.
+        Write bytes to the beginning of this memory, and ``feed`` them from there.
         """
         return None if self._whole is None else self._whole[self._filled :]
 
