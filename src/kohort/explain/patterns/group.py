@@ -24,7 +24,8 @@ from kohort.explain.findings import (
     timeout_near,
 )
 from kohort.explain.reading import is_benign
-from kohort.explain.stories import Rebalance, Story
+from kohort.explain.rebalances import Rebalance
+from kohort.explain.stories import Story
 
 STORM_S: Final = 15.0
 """Seconds between two rebalances that are no rest."""
@@ -285,6 +286,8 @@ def slow_join(story: Story) -> Iterator[Finding]:
     waited = f", as long as {timeout}" if timeout else ""
     gone = [e for e in events_of(story, Kind.REMOVED_LATE, Kind.LEFT) if _at(e, longest.joined)]
     left = f" {gone[0].member or 'A member'} left in the same moment." if gone else ""
+    if longest.waited:
+        left = "".join(f" It waited for {w.member}, which {w.ending}." for w in longest.waited)
     yield Finding(
         name="slow joiner",
         says=f"The coordinator waited {span_text(seconds)} for members to join generation "

@@ -95,10 +95,19 @@ COORDINATOR: Final = (
         "3.7-",
     ),
     (
-        Kind.HOUSEKEEPING,
+        Kind.LOADED,
+        "Loaded member MemberMetadata(memberId=<member>, groupInstanceId=<instance>, "
+        "clientId=<client>, clientHost=<host>, sessionTimeoutMs=<session>, "
+        "rebalanceTimeoutMs=<timeout>, supportedProtocols=<protocols>) in group <group> with "
+        "generation <generation>",
+        "2.7-3.8",
+    ),
+    (
+        Kind.LOADED,
         "Loaded member <member> in group <group> with generation <generation>",
         "2.7-3.8",
     ),
+    (Kind.EMPTY, "Group <group> generation <generation> is dead and removed", "0.9-0.10"),
     (
         Kind.HOUSEKEEPING,
         "Static member <instance> of group <group> loaded with member id <member> at generation "
