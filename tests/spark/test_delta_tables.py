@@ -124,8 +124,9 @@ def test_a_pipeline_writes_a_delta_table_that_others_read(
     table = DeltaTable(str(directory)).to_pyarrow_table()
     assert sorted(map(int, table.column("text").to_pylist())) == sorted(good)
     assert table.schema.names == ["topic", "partition", "offset", "record_hash", "text", "at"]
-    dataset = DeltaTable(str(directory)).to_pyarrow_dataset()
-    totals = duckdb.from_arrow(dataset).aggregate("count(*), sum(CAST(text AS BIGINT))").fetchone()
+    with duckdb.connect() as base:
+        base.register("orders", DeltaTable(str(directory)).to_pyarrow_dataset())
+        totals = base.execute("SELECT count(*), sum(CAST(text AS BIGINT)) FROM orders").fetchone()
     assert totals == (len(good), sum(good))
     assert sorted(map(int, DeltaTable(str(directory)).to_pandas()["text"])) == sorted(good)
     frame = read_table(spark, directory)
