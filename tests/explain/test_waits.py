@@ -22,7 +22,7 @@ from kohort.model.facts import (
     RebalanceStarted,
 )
 from kohort.model.group_state import GroupState
-from kohort.model.history_record import Recorded
+from kohort.model.history_record import AnyFact, Recorded
 from kohort.model.ids import GenerationId, GroupId, MemberId, ProtocolName, ProtocolType
 from kohort.model.instants import Instant
 
@@ -72,7 +72,7 @@ def test_the_last_of_several_clients_to_ask_is_the_one_that_was_waited_for() -> 
     assert alone.waited == ()
 
 
-def history(*facts: tuple[float, Fact]) -> Explained:
+def history(*facts: tuple[float, AnyFact]) -> Explained:
     def words(fact: Fact) -> str:
         found = line_for(fact)
         return "" if found is None else found.text

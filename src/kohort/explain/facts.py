@@ -22,6 +22,7 @@ from kohort.model.facts import (
     Fact,
     GroupStabilized,
     JoinPhaseCompleted,
+    JoinRefused,
     MemberAdded,
     MemberRejoined,
     OffsetsCommitted,
@@ -169,7 +170,9 @@ class HistoryReader:
             case JoinPhaseCompleted():
                 self._protocols[fact.group_id] = fact.protocol_name
             case MemberRejoined():
-                yield self._rejoined(fact, at, place)
+                yield self._of_member(Kind.REJOINED, fact, at, place)
+            case JoinRefused() if fact.error is ErrorCode.FENCED_INSTANCE_ID:
+                yield self._of_member(Kind.FENCED, fact, at, place)
             case OffsetsCommitted():
                 for partition, offset in fact.offsets:
                     yield Committed(group=fact.group_id, partition=partition, offset=offset, at=at)
@@ -181,10 +184,13 @@ class HistoryReader:
         for event in self.log.told(frame, place):
             yield event._replace(group=fact.group_id, maker="kohort", versions=None)
 
-    def _rejoined(self, fact: MemberRejoined, at: float, place: Place) -> Event:
+    def _of_member(
+        self, kind: Kind, fact: MemberRejoined | JoinRefused, at: float, place: Place
+    ) -> Event:
+        """A fact about a member for which Kafka has no words."""
         added = self._members.get(fact.member_id)
         return Event(
-            kind=Kind.REJOINED,
+            kind=kind,
             side=Side.BROKER,
             place=place,
             text=type(fact).__name__,

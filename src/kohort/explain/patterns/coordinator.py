@@ -12,8 +12,8 @@ from typing import Final
 
 from kohort.explain.amounts import Known
 from kohort.explain.causes import Cause
-from kohort.explain.events import Event, Kind
-from kohort.explain.findings import Finding, events_of, often, places_of
+from kohort.explain.events import Event, Kind, Side
+from kohort.explain.findings import Finding, events_of, often, places_of, span_text
 from kohort.explain.stories import Story
 
 _TOO_LARGE: Final = (
@@ -27,6 +27,9 @@ _FEWER: Final = (
     "members or topics, or raise max.message.bytes of __consumer_offsets (message.max.bytes of the "
     "brokers)."
 )
+_ANEW: Final = frozenset({Cause.OTHERS, Cause.JOIN_FAILED})
+_STUCK_S: Final = 5.0
+"""Seconds without an assignment that no assignor needs."""
 _NODE: Final = re.compile(r"\(id: (\d+) rack|\bid (\d+)$|nodeId=(\d+)|/(\d+)$|^(\d+)$")
 """The id of a broker, as clients write a broker."""
 _FEW_REPLICAS: Final = (
@@ -109,6 +112,8 @@ def leader(story: Story) -> Iterator[Finding]:
             "log of the member that the coordinator named as leader before.",
             evidence=places_of(waiting),
         )
+    else:
+        yield from _without_assignment(story)
     late = events_of(story, Kind.LEADER_REPLACED)
     if late:
         yield Finding(
@@ -119,6 +124,30 @@ def leader(story: Story) -> Iterator[Finding]:
             advice="The leader was busy between two polls, or its process stopped: look at its "
             "own log of that time.",
             evidence=places_of(late),
+        )
+
+
+def _without_assignment(story: Story) -> Iterator[Finding]:
+    """Clients had joined, and got no assignment until the group began anew."""
+    waits = [
+        (after.began - each.joined, each)
+        for each, after in pairwise(r for r in story.rebalances if r.side is Side.CLIENT)
+        if each.joined is not None
+        and each.assigned is None
+        and after.began is not None
+        and after.cause in _ANEW
+        and after.began - each.joined >= _STUCK_S
+    ]
+    if waits:
+        longest = max(seconds for seconds, _ in waits)
+        yield Finding(
+            name="leader cannot sync",
+            says=f"A client had joined and got no assignment for {span_text(longest)}, until "
+            f"the group began anew{_times(len(waits))}.",
+            advice="The leader is stuck in its assignor, stopped, or its SyncGroup is refused: "
+            "look at the log of the leader; the coordinator's log names the leader.",
+            known=Known.BOUNDED,
+            evidence=places_of(each for _, each in waits),
         )
 
 

@@ -209,6 +209,7 @@ def short_session(story: Story) -> Iterator[Finding]:
     unknown = events_of(story, Kind.UNKNOWN_MEMBER)
     alive = {e.client for e in unknown} & back.keys()
     if not back:
+        yield from _lived(story)
         return
     client, after = min(back.items(), key=lambda item: item[1])
     yield Finding(
@@ -220,6 +221,30 @@ def short_session(story: Story) -> Iterator[Finding]:
         known=Known.MEASURED if alive else Known.BOUNDED,
         evidence=places_of([*events_of(story, Kind.EXPIRED), *unknown]),
     )
+
+
+def _lived(story: Story) -> Iterator[Finding]:
+    """A client was no member any more and joined again: a process that writes this lives."""
+    events = events_of(story, Kind.SESSION_EXPIRED, Kind.UNKNOWN_MEMBER)
+    told = [event for event in events if event.at is not None]
+    other = (Kind.POLL_EXPIRED, Kind.LEAVING, Kind.LEFT, Kind.EXPIRED, Kind.CLIENT_FENCED)
+    if not told or any(story.counts[kind] for kind in other):
+        return
+    lost = min(event.at for event in told if event.at is not None)
+    again = [r for r in story.rebalances if r.joined is not None and r.joined > lost]
+    if again:
+        after = (again[0].joined or lost) - lost
+        yield Finding(
+            name="session shorter than pauses",
+            says=f"{_begin(_named(told))} was no member any more, and joined again "
+            f"{span_text(after)} later: its process was not dead. It paused for longer than "
+            "session.timeout.ms, or its heartbeats did not arrive.",
+            advice="Raise session.timeout.ms above the longest pause (45 s is today's default), "
+            "and look for the pauses: garbage collection, missing CPU, a stopped container, a "
+            "slow network.",
+            known=Known.ASSUMED,
+            evidence=places_of([*told, again[0]]),
+        )
 
 
 def failed_joins(story: Story) -> Iterator[Finding]:

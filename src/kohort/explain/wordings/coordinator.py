@@ -108,6 +108,21 @@ COORDINATOR: Final = (
         "2.7-3.8",
     ),
     (Kind.EMPTY, "Group <group> generation <generation> is dead and removed", "0.9-0.10"),
+    # Lines that only kohort's broker writes.
+    (
+        Kind.STORE_FAILED,
+        "Writing the <what> of group <group> to __consumer_offsets failed with <reason>",
+        None,
+    ),
+    *(
+        (Kind.HOUSEKEEPING, template, None)
+        for template in (
+            "The connection of member <member> in group <group> was lost while its …",
+            "Metadata of member <member> of group <group> for protocol <protocol> is no …",
+            "Client <client> at <host> was refused by group <group>: its metadata of …",
+            "A request for group <group> was refused: …",
+        )
+    ),
     (
         Kind.HOUSEKEEPING,
         "Static member <instance> of group <group> loaded with member id <member> at generation "
