@@ -30,7 +30,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from bench.cpu import CpuMeter
+import psutil
 from bench.ending import end_with_children
 from bench.pipeline import start_broker
 from bench.results import emit
@@ -49,7 +49,6 @@ class Application:
     """A running ``kohort pipeline`` and the batches that it reported."""
 
     process: subprocess.Popen[str]
-    meter: CpuMeter
     batches: list[dict[str, Any]] = field(default_factory=list)
 
     def follow(self) -> None:
@@ -61,8 +60,13 @@ class Application:
             print(f"  a batch: {found}", flush=True)
 
     def cpu_s(self) -> float:
-        """CPU seconds of its processes up to now."""
-        return sum(self.meter.seconds().values())
+        """CPU seconds of its processes that run now."""
+        found = 0.0
+        me = psutil.Process(self.process.pid)
+        for process in [me, *me.children(recursive=True)]:
+            times = process.cpu_times()
+            found += times.user + times.system
+        return found
 
     def wait_for(self, count: int) -> None:
         """Wait until it has reported so many batches with records."""
@@ -92,7 +96,7 @@ def application(
         "--name", name, "--json",
     ]  # fmt: skip
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        started = Application(process, CpuMeter({}, pid=process.pid))
+        started = Application(process)
         reader = threading.Thread(target=started.follow)
         reader.start()
         try:

@@ -16,10 +16,13 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from tests.spark.fake_engine import Application, Checkpoint, FakeTopics, World
+from tests.spark.fake_engine import Application, Checkpoint, FakeTopics, World, survives
 
 from kohort.model.ids import TopicPartition
 from kohort.spark.delta.ledger import DeltaLedger
+from kohort.spark.ledger import WrittenFile
+from kohort.spark.piece_files import PLACE_SCHEMA, write_files, written_file
+from kohort.spark.planning import Piece
 
 
 def open_delta(directory: Path) -> DeltaLedger:
@@ -49,10 +52,35 @@ class DeltaWorld(World):
         return rows_of(self.directory)
 
 
+class WritingApplication(Application):
+    """Writes its files as the tasks of a pipeline do: small pieces share a file."""
+
+    def _write(self, pieces: list[Piece]) -> Iterator[WrittenFile]:
+        batches = (
+            self._rows(piece, [n for n in range(piece.begin, piece.end) if survives(n)])
+            for piece in pieces
+        )
+        for report in write_files(str(self.world.directory), "mark", batches, share=True):
+            yield from map(written_file, report.column(0).to_pylist())
+
+    def _rows(self, piece: Piece, offsets: list[int]) -> pa.RecordBatch:
+        columns = {
+            "topic": [piece.partition.topic] * len(offsets),
+            "partition": [piece.partition.partition] * len(offsets),
+            "offset": offsets,
+            "record_hash": offsets,
+        }
+        return pa.RecordBatch.from_pydict(columns, PLACE_SCHEMA)
+
+
 def start(
-    world: DeltaWorld, name: str = "a", checkpoint: Checkpoint | None = None, **more: Any
+    world: DeltaWorld,
+    name: str = "a",
+    checkpoint: Checkpoint | None = None,
+    make: type[Application] = Application,
+    **more: Any,
 ) -> tuple[Application, Iterator[str]]:
-    application = Application(world, name, checkpoint or Checkpoint(), **more)
+    application = make(world, name, checkpoint or Checkpoint(), **more)
     return application, application.run()
 
 

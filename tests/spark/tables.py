@@ -73,7 +73,7 @@ def land(
             )
             for rows in map(as_rows, read_pieces(feed.settings, pieces))
         )
-        for report in write_files(str(directory), "land", batches):
+        for report in write_files(str(directory), "land", batches, share=kind == "delta"):
             files += [written_file(row["file"]) for row in report.to_pylist()]
     done = ledger.commit("app", files, name)
     ledger.close()

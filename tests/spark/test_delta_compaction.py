@@ -19,7 +19,7 @@ pytest.importorskip("deltalake", reason="pip install 'kohort[spark]'")
 from deltalake import DeltaTable
 from tests.spark.delta_world import DeltaWorld, replay, rows_of, start
 
-from kohort.spark import piece_files
+from kohort.spark import parquet_output
 from kohort.spark.delta import log as delta_log
 from kohort.spark.delta import tidying as delta_tidying
 from kohort.spark.delta.log import Change, DeltaLog
@@ -77,7 +77,7 @@ def test_a_file_is_synced_before_a_compaction_commits_it(
 ) -> None:
     three_batches(tmp_path)
     happened: list[str] = []
-    monkeypatch.setattr(piece_files, "sync", lambda path: happened.append(path.suffix))
+    monkeypatch.setattr(parquet_output, "sync", lambda path: happened.append(path.suffix))
 
     def commit(log: DeltaLog, change: Change) -> None:
         happened.append("commit")

@@ -31,7 +31,13 @@ from kohort.spark.table import clean, open_ledger, orphans_of
 pytest.importorskip("deltalake", reason="pip install 'kohort[spark]'")
 
 from deltalake import DeltaTable, Schema, TableFeatures
-from tests.spark.delta_world import DeltaWorld, open_delta, replay, rows_of, start
+from tests.spark.delta_world import (
+    DeltaWorld,
+    open_delta,
+    replay,
+    rows_of,
+    start,
+)
 
 from kohort.spark.delta import log as delta_log
 from kohort.spark.delta.dead_letters import DeltaDeadLetters

@@ -45,10 +45,12 @@ def rows(
     )
 
 
-def written(directory: Path, batches: Iterator[pa.RecordBatch]) -> list[WrittenFile]:
+def written(
+    directory: Path, batches: Iterator[pa.RecordBatch], *, share: bool = False
+) -> list[WrittenFile]:
     return [
         written_file(row["file"])
-        for report in write_files(str(directory), "mark", batches)
+        for report in write_files(str(directory), "mark", batches, share=share)
         for row in report.to_pylist()
     ]
 

@@ -56,7 +56,7 @@ from kohort.model.world_facts import TopicSized
 from kohort.storage.errors import CorruptLog, StorageError
 from kohort.storage.fact_files import Header
 from kohort.storage.fact_recorder import FactRecorder
-from kohort.storage.files import Files, RealFiles
+from kohort.storage.files import RealFiles
 from kohort.storage.log_dir import LogDir
 from kohort.storage.partition_log import PartitionLog
 from kohort.storage.topic_table import OFFSETS_TOPIC
@@ -71,6 +71,9 @@ LOGGED: Final = frozenset(COORDINATOR_FACTS)
 
 DEFAULT_LISTEN: Final = Address("127.0.0.1", 0)
 """The loopback interface, a free port."""
+CLOSED_AT_ONCE: Final = 16
+"""Logs that are synced and closed at the same time. One after the other, 1,000 logs took 19 s."""
+
 ACCEPT_TURNS: Final = 3
 """Turns of the loop from accepting a connection to ``connection_made``."""
 
@@ -87,7 +90,6 @@ class BrokerServer:
         nodes: as how many nodes it appears; their ids begin with ``node.id``.
         settings: Kafka's settings.
         history: a file to record everything to that happens to groups.
-        files: the disk of the data directory; `TemporaryFiles` where nothing must outlive a crash.
 
     Attributes:
         on_failure: called when the broker cannot go on; ``failure`` then says why, and it should
@@ -107,10 +109,8 @@ class BrokerServer:
         nodes: int = 1,
         settings: BrokerSettings | None = None,
         history: Path | None = None,
-        files: Files | None = None,
     ) -> None:
         self.data_dir = data_dir
-        self._files = files or RealFiles()
         self._history = history
         self.settings = settings or BrokerSettings()
         self.failure: StorageError | None = None
@@ -175,14 +175,14 @@ class BrokerServer:
 
     def _open_data(self) -> LogDir:
         log_dir = LogDir.open(
-            self._files,
+            RealFiles(),
             str(self.data_dir.absolute()),
             node_id=self.settings.node_id,
             new_cluster_id=new_cluster_id,
             defaults=log_defaults(self.settings),
             report=lambda sentence: logger.warning("%s", sentence),
         )
-        self._down.callback(log_dir.close)
+        self._down.callback(_close, log_dir)
         return log_dir
 
     def _config_for(self, topics: Topics) -> GroupConfig:
@@ -410,6 +410,12 @@ def _node_ids(first: int, count: int) -> range:
             f"{INT_MAX} is the greatest; choose a lower node.id"
         )
     return range(first, first + count)
+
+
+def _close(log_dir: LogDir) -> None:
+    """Close the data directory; raises StorageError as ``LogDir.close``."""
+    with ThreadPoolExecutor(CLOSED_AT_ONCE, thread_name_prefix="kohort-close") as executor:
+        log_dir.close(executor.map)
 
 
 def _group_config(settings: BrokerSettings) -> GroupConfig:

@@ -52,21 +52,21 @@ class QueryNotes(ABC):
 
 def check_written(directory: Path, files: Sequence[WrittenFile]) -> None:
     """Raise LedgerError if a file of a batch is not there with its size."""
-    for file in files:
-        for path, seal in file.sealed:
-            if seal is None:
-                continue
-            try:
-                size = (directory / path).stat().st_size
-            except FileNotFoundError:
-                size = None
-            if size != seal.size:
-                raise LedgerError(
-                    f"{directory / path} was written with {seal.size} bytes and "
-                    f"{'is gone' if size is None else f'has {size} bytes'}: something else removes "
-                    "or changes files of the table; nothing of this batch was committed; "
-                    "start the application again"
-                )
+    # Pieces may share a file.
+    for path, seal in dict(pair for file in files for pair in file.sealed).items():
+        if seal is None:
+            continue
+        try:
+            size = (directory / path).stat().st_size
+        except FileNotFoundError:
+            size = None
+        if size != seal.size:
+            raise LedgerError(
+                f"{directory / path} was written with {seal.size} bytes and "
+                f"{'is gone' if size is None else f'has {size} bytes'}: something else removes "
+                "or changes files of the table; nothing of this batch was committed; "
+                "start the application again"
+            )
 
 
 def new_heads(

@@ -3,8 +3,9 @@
 In: keys and values, directories. Out: names and hashes, the kind of a table. Must not know: Spark,
 Arrow, a ledger.
 
-``DIR/data/TOPIC/PARTITION/*.parquet`` holds rows, ``DIR/_kohort/dead-letters/TOPIC/PARTITION/``
-malformed records. ``DIR/_kohort/ledger.db`` lists the committed files.
+``DIR/data/TOPIC/PARTITION/*.parquet`` and ``DIR/data/shared/*.parquet`` hold rows,
+``DIR/_kohort/dead-letters/TOPIC/PARTITION/`` malformed records. ``DIR/_kohort/ledger.db`` lists the
+committed files.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from kohort.model.ids import TopicPartition
 
 DELTA_LOG = "_delta_log"
 DATA = "data"
+SHARED = f"{DATA}/shared"
+"""Folder of the files with rows of several small ranges of a batch; only in Delta tables."""
 DEAD_LETTERS = "_kohort/dead-letters"
 COMPACTED = "compacted"
 """Folder of the files that a compaction of a Delta table makes."""

@@ -120,13 +120,13 @@ class Seal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataFile:
-    """A file with rows of one piece.
+    """A file with rows of one piece. Small pieces of a batch may share a file.
 
     Attributes:
         path: below the table's directory.
-        rows: the number of its rows.
-        seal: None if an older kohort wrote it.
-        offsets: of its first and its last row; None if they are not known.
+        rows: the number of the piece's rows in it.
+        seal: of the whole file; None if an older kohort wrote it.
+        offsets: of the piece's first and last row in it; None if they are not known.
         values: of the partition columns of the table, in order.
     """
 
@@ -141,8 +141,9 @@ class DataFile:
 class WrittenFile:
     """The result of writing one piece; paths are below the table's directory.
 
-    ``parts`` are the files with its rows if the table has partition columns; then there is no
-    ``path``. ``state`` is the step of the partition's state; None if the state stays as it is.
+    ``parts`` are the files with its rows if the table has partition columns, or if the piece shares
+    a file; then there is no ``path``. ``state`` is the step of the partition's state; None if the
+    state stays as it is.
     """
 
     partition: TopicPartition

@@ -1,4 +1,4 @@
-"""The exactly-once sink: one Parquet file for each range of a partition, committed by the ledger.
+"""The exactly-once sink: Parquet files with the ranges of a batch, committed by the ledger.
 
 In: the DataFrame of one micro-batch of a checked query. Out: files, which executors write
 (``kohort.spark.piece_files``), and one transaction in the ledger, which has the intended pieces of
@@ -109,6 +109,7 @@ class ParquetSink:
         columns = self._columns_of(frame)
         self._partition_by = noted(ledger.described(PARTITION_BY))
         check_made(self._partition_by, columns.json())
+        self._share = not ledger.names_files_of_pieces
         table = describe_table(ledger, directory, columns, query, evolve=evolve)
         self._frame = _cast(frame, table) if evolve else frame
         self._query_name = ledger.note_query(noted_query(query))
@@ -158,7 +159,13 @@ class ParquetSink:
 
     def _writer(self, mark: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
         """The function that writes the rows of a task."""
-        return partial(write_files, str(self._directory), mark, partition_by=self._partition_by)
+        return partial(
+            write_files,
+            str(self._directory),
+            mark,
+            partition_by=self._partition_by,
+            share=self._share,
+        )
 
     def _discard(self, files: Sequence[WrittenFile], committed: Committed) -> None:
         """Remove files of partitions that a newer owner fenced; its own batch has the records."""

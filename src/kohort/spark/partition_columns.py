@@ -116,6 +116,9 @@ def divided(rows: pa.RecordBatch, names: Sequence[str]) -> Iterator[tuple[Values
     """
     if not rows.num_rows:
         return
+    if not names:
+        yield (), rows
+        return
     rows = _without_empty(rows, names)
     codes = np.zeros(rows.num_rows, np.int64)
     for name in names:

@@ -7,7 +7,7 @@ running queries.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +22,7 @@ from kohort.spark.layout import (
     DATA,
     DEAD_LETTERS,
     DELTA_LOG,
+    SHARED,
     is_delta,
     partition_of_file,
 )
@@ -221,7 +222,8 @@ def clean(directory: Path, older_than_s: float) -> list[Orphan]:
 
     A file of a running batch is an orphan until the batch is committed. So the files of partitions
     with an intended batch of their present owner stay, whatever their age is, and no batch is
-    committed meanwhile. Ages alone are not trusted: clocks jump, and machines sleep.
+    committed meanwhile. Files that several partitions may share stay while any such batch runs.
+    Ages alone are not trusted: clocks jump, and machines sleep.
     """
     with (
         closing(open_ledger(directory)) as reader,
@@ -231,11 +233,19 @@ def clean(directory: Path, older_than_s: float) -> list[Orphan]:
         removed = [
             orphan
             for orphan in orphans_of(directory)
-            if orphan.age_s >= older_than_s and partition_of_file(orphan.path) not in running
+            if orphan.age_s >= older_than_s and not _may_be_written(orphan.path, running)
         ]
         for orphan in removed:
             (directory / orphan.path).unlink(missing_ok=True)
     return removed
+
+
+def _may_be_written(path: str, running: Collection[TopicPartition]) -> bool:
+    """Whether a file may belong to a batch of the partitions in ``running``."""
+    partition = partition_of_file(path)
+    if partition is None:
+        return bool(running) and path.startswith(f"{SHARED}/")
+    return partition in running
 
 
 def _files(directory: Path) -> Iterator[Path]:

@@ -19,7 +19,7 @@ topic exists exactly while ``topics.json`` names it.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -49,6 +49,11 @@ __all__ = ["OFFSETS_TOPIC", "OFFSETS_TOPIC_CONFIGS", "LogDir", "Topic"]
 _ALL: Final = 1 << 31
 
 Report = Callable[[str], None]
+Run = Callable[
+    [Callable[[PartitionLog], StorageError | None], Iterable[PartitionLog]],
+    Iterable[StorageError | None],
+]
+"""Calls a function for each log, such as ``map``."""
 
 
 class LogDir:
@@ -162,8 +167,9 @@ class LogDir:
         for name, partitions in self._table.deleted:
             self._leftovers.leave(self._directories(name, partitions))
         self.put_aside(_ALL)
+        # Once for all logs: with a sync for each, 1,000 empty logs took 8 s.
+        self._files.sync_directory(self.path)
         for topic in self.topics.values():
-            config = self.config_of(topic)
             for partition in range(topic.partitions):
                 directory = self._directory(topic.name, partition)
                 if not self._files.exists(directory):
@@ -171,7 +177,7 @@ class LogDir:
                         f"{directory} is missing, and {self.path}/{TOPICS} names the topic; "
                         f"restore the directory, or make it empty to lose its records"
                     )
-                self._open_log(topic, partition, config)
+                self._open_log(topic, partition)
         self._outlive_the_logs()
         stored.boot_id = boot_id
         self._write_meta()
@@ -326,9 +332,8 @@ class LogDir:
                 self._make_directory(self._directory(topic.name, partition))
             self._files.sync_directory(self.path)
             self._table.put(topic)
-        config = self.config_of(topic)
         for partition in partitions:
-            self._open_log(topic, partition, config)
+            self._open_log(topic, partition)
 
     def _make_directory(self, directory: str) -> None:
         # A crash during an earlier creation may have left an empty one.
@@ -432,33 +437,30 @@ class LogDir:
     def _directory(self, topic: str, partition: int) -> str:
         return f"{self.path}/{topic}-{partition}"
 
-    def _open_log(self, topic: Topic, partition: int, config: LogConfig) -> None:
+    def _open_log(self, topic: Topic, partition: int) -> None:
         self._logs[topic.name, partition] = PartitionLog.open(
             self._files,
             self._directory(topic.name, partition),
-            config,
+            self.config_of(topic),
             leader_epoch=self.incarnation,
             machine_restarted=self._machine_restarted,
             report=self._report,
             start_offset=self._starts.of(f"{topic.name}-{partition}"),
-            # All names in this folder were synced, by `_create_logs` or with meta.properties.
-            directory_is_durable=True,
+            made=True,
         )
 
     # Closing
 
-    def close(self) -> None:
+    def close(self, run: Run = map) -> None:
         """Make every log durable, close it, release the lock. The next start reads no batch.
+
+        Args:
+            run: calls a function for each log, as ``map`` does; perhaps in several threads.
 
         Raises:
             StorageError: a log could not be synced. The other logs were synced, the lock is free.
         """
-        failures: list[StorageError] = []
-        for log in self._logs.values():
-            try:
-                log.close()
-            except StorageError as error:
-                failures.append(error)
+        failures = [failure for failure in run(_close, self._logs.values()) if failure is not None]
         self.abandon()
         if failures:
             raise failures[0]
@@ -469,3 +471,12 @@ class LogDir:
             with contextlib.suppress(OSError):
                 log.abandon()
         self._lock.release()
+
+
+def _close(log: PartitionLog) -> StorageError | None:
+    """The failure of closing a log."""
+    try:
+        log.close()
+    except StorageError as error:
+        return error
+    return None

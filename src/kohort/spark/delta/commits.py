@@ -7,7 +7,7 @@ notes of earlier changes. Must not know: Spark, comparisons.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -47,7 +47,7 @@ def batch_change(
     numbers |= head_numbers(new_heads(written, heads))
     return Change(
         numbers=numbers,
-        files=[_as_delta(directory, f.partition, part) for f in written for part in f.data_files],
+        files=_added(directory, written),
         note={
             "ranges": {str(p): [one.begin, one.end, one.epoch] for p, one in moved.items()},
             "query": query,
@@ -127,19 +127,33 @@ def _noted_dead(directory: Path, file: WrittenFile) -> dict[str, Any]:
     }
 
 
-def _as_delta(directory: Path, partition: TopicPartition, file: DataFile) -> DeltaFile:
+def _added(directory: Path, written: Iterable[WrittenFile]) -> list[DeltaFile]:
+    """The files of all pieces; a file with rows of several pieces is there once."""
+    parts: dict[str, list[tuple[TopicPartition, DataFile]]] = {}
+    for file in written:
+        for part in file.data_files:
+            parts.setdefault(part.path, []).append((file.partition, part))
+    return [_as_delta(directory, some) for some in parts.values()]
+
+
+def _as_delta(directory: Path, parts: Sequence[tuple[TopicPartition, DataFile]]) -> DeltaFile:
+    [*_, (_, file)] = parts
     status = (directory / file.path).stat()
-    least: dict[str, Any] = {"topic": partition.topic, "partition": partition.partition}
-    most = dict(least)
-    if file.offsets is not None:
-        least["offset"], most["offset"] = file.offsets
+    topics = sorted(partition.topic for partition, _ in parts)
+    numbers = sorted(partition.partition for partition, _ in parts)
+    least: dict[str, Any] = {"topic": topics[0], "partition": numbers[0]}
+    most: dict[str, Any] = {"topic": topics[-1], "partition": numbers[-1]}
+    offsets = [part.offsets for _, part in parts if part.offsets is not None]
+    if len(offsets) == len(parts):
+        least["offset"] = min(first for first, _ in offsets)
+        most["offset"] = max(last for _, last in offsets)
     return DeltaFile(
         path=file.path,
         size=status.st_size,
         modified_ms=status.st_mtime_ns // 1_000_000,
         values=file.values,
         stats={
-            "numRecords": file.rows,
+            "numRecords": sum(part.rows for _, part in parts),
             "minValues": least,
             "maxValues": most,
             "nullCount": dict.fromkeys(PLACE_SCHEMA.names, 0),

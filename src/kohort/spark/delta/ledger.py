@@ -40,7 +40,7 @@ from kohort.spark.delta.positions import (
     partitions_in,
     positions_in,
 )
-from kohort.spark.delta.rewind import without_rows
+from kohort.spark.delta.rewind import without_partitions, without_rows
 from kohort.spark.delta.tidying import DeltaTidying
 from kohort.spark.intent_files import IntentFiles
 from kohort.spark.ledger import (
@@ -156,35 +156,38 @@ class DeltaLedger(DeltaNotes):
         with self._lock, intents.locked(alone=False):
             check_written(self._directory, files)
             pieces = intents.get(application)
-            matched = match_files(pieces, files)
+            match_files(pieces, files)
             planned = ranges_of(pieces)
             if any(file.dead_path for file in files):
                 self._dead.expect()
             refused = False
+            kept: list[WrittenFile] = []
 
             def append() -> frozenset[TopicPartition]:
-                nonlocal refused
-                if refused and self._landed(planned, files):
+                nonlocal refused, kept
+                if refused and self._landed(planned, kept):
                     there = self._log.files()
-                    return frozenset(
-                        f.partition for f in files for p in f.data_files if p.path not in there
-                    )
+                    landed = [f for f in kept if all(p.path in there for p in f.data_files)]
+                    gone = {f.partition for f in files} - {f.partition for f in landed}
+                    return frozenset(gone)
                 fenced = frozenset(p for p, r in planned.items() if not self._may_move(p, r))
                 moved = {p: r for p, r in planned.items() if p not in fenced}
+                kept = without_partitions(self._directory, files, fenced)
                 refused = True
                 if moved:
-                    kept = [file for piece, file in matched if piece.partition in moved]
                     change = batch_change(self._directory, moved, kept, query, self._state)
                     self._log.commit(change)
                 return fenced
 
             fenced = self._retry(append)
-            rows = [manifest_row(p, f, query) for p, f in matched if p.partition not in fenced]
+            moved = [piece for piece in pieces if piece.partition not in fenced]
+            pairs = match_files(moved, [f for f in kept if f.partition not in fenced])
+            rows = [manifest_row(piece, file, query) for piece, file in pairs]
             intents.remove(application)
             # Before old commits go, and their notes with them.
             self._dead.follow()
             self._log.checkpoint()
-        self._tidying.added(sum(len(row.data_files) for row in rows))
+        self._tidying.added(len({file.path for row in rows for file in row.data_files}))
         return Committed(rows=rows, fenced=fenced)
 
     def states(self) -> dict[TopicPartition, StateHead]:

@@ -27,8 +27,8 @@ from kohort.spark.delta.log import Change, DeltaConflict, DeltaFile, DeltaLog
 from kohort.spark.intent_files import IntentFiles
 from kohort.spark.layout import COMPACTED, DEAD_LETTERS, DELTA_LOG, is_delta
 from kohort.spark.ledger import LedgerError
+from kohort.spark.parquet_output import ParquetOutput
 from kohort.spark.partition_columns import Values, folders_of
-from kohort.spark.piece_files import ParquetOutput
 
 TARGET_BYTES: Final = 100 << 20
 KEEP_S: Final = 600.0

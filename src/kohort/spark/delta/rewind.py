@@ -1,14 +1,16 @@
-"""Takes the rows from an offset on out of the files of a Delta table.
+"""Takes rows out of files of a Delta table: those from an offset on, or those of fenced partitions.
 
-In: a snapshot of the log, the first offset to take out for each partition. Out: the files to remove
-and the files to add in one commit. Must not know: fences, positions, Spark.
+In: a snapshot of the log, or the files of a batch; the first offset to take out for each partition.
+Out: the files to remove and the files to add in one commit. Must not know: fence numbers,
+positions, Spark.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,9 +19,9 @@ import pyarrow.parquet as pq
 from kohort.model.ids import TopicPartition
 from kohort.spark.delta.log import DeltaFile, DeltaLog
 from kohort.spark.layout import COMPACTED, PLACE
-from kohort.spark.ledger import LedgerError
+from kohort.spark.ledger import DataFile, LedgerError, WrittenFile
+from kohort.spark.parquet_output import ParquetOutput
 from kohort.spark.partition_columns import folders_of
-from kohort.spark.piece_files import ParquetOutput
 
 
 @dataclass(slots=True, kw_only=True)
@@ -51,7 +53,7 @@ def without_rows(log: DeltaLog, cuts: Mapping[TopicPartition, int]) -> Swap:
             if staying.num_rows == rows.num_rows:
                 continue
             if staying.num_rows:
-                swap.added.append(_rewritten(log, file, touched, staying))
+                swap.added.append(_replacing(log, file, touched, staying))
         except (OSError, pa.ArrowException) as error:
             raise LedgerError(
                 f"{log.directory} was not rewound: {file.path}: {error}; "
@@ -82,28 +84,68 @@ def _keep(rows: pa.Table | pa.RecordBatch, cuts: Mapping[TopicPartition, int]) -
     return pc.invert(leaving)
 
 
+def without_partitions(
+    directory: Path, files: Iterable[WrittenFile], leaving: Collection[TopicPartition]
+) -> list[WrittenFile]:
+    """The files of a batch without some partitions.
+
+    A file that has rows of such partitions and of other ones is written again, without the former.
+
+    Raises:
+        LedgerError: a file cannot be read or written.
+    """
+    kept = [file for file in files if file.partition not in leaving]
+    if not leaving:
+        return kept
+    cuts = dict.fromkeys(leaving, 0)
+    gone = {p.path for f in files if f.partition in leaving for p in f.data_files}
+    again: dict[str, ParquetOutput] = {}
+    for path in sorted(gone & {part.path for file in kept for part in file.data_files}):
+        try:
+            again[path] = _rewritten(directory, path, str(Path(path).parent), cuts)
+        except (OSError, pa.ArrowException) as error:
+            raise LedgerError(
+                f"{directory / path} has rows of partitions that have new owners, and cannot be "
+                f"written again without them: {error}; nothing of this batch was committed; "
+                "start the application again"
+            ) from error
+
+    def moved(part: DataFile) -> DataFile:
+        new = again.get(part.path)
+        return part if new is None else replace(part, path=new.path, seal=new.seal)
+
+    return [replace(file, parts=tuple(map(moved, file.parts))) for file in kept]
+
+
 def _rewritten(
-    log: DeltaLog, file: DeltaFile, cuts: Mapping[TopicPartition, int], staying: pa.Table
-) -> DeltaFile:
-    """A new file with the rows of a file that stay; ``staying`` has their places."""
+    directory: Path, path: str, folder: str, cuts: Mapping[TopicPartition, int]
+) -> ParquetOutput:
+    """A new, finished file with the rows of a file that stay; there is at least one."""
     output: ParquetOutput | None = None
-    folder = COMPACTED + folders_of(log.partition_by, file.values)
     try:
-        with pq.ParquetFile(log.directory / file.path, page_checksum_verification=True) as source:
+        with pq.ParquetFile(directory / path, page_checksum_verification=True) as source:
             output = ParquetOutput(
-                log.directory, folder, f"{uuid.uuid4().hex}.parquet", source.schema_arrow, True
+                directory, folder, f"{uuid.uuid4().hex}.parquet", source.schema_arrow, True
             )
             for batch in source.iter_batches():
                 output.add(batch.filter(_keep(batch, cuts)))
-        path = output.finish()
+        output.finish()
     finally:
         if output is not None:
             output.abandon()
-    assert path is not None
-    status = (log.directory / path).stat()
+    return output
+
+
+def _replacing(
+    log: DeltaLog, file: DeltaFile, cuts: Mapping[TopicPartition, int], staying: pa.Table
+) -> DeltaFile:
+    """A new file with the rows of a file that stay; ``staying`` has their places."""
+    folder = COMPACTED + folders_of(log.partition_by, file.values)
+    output = _rewritten(log.directory, file.path, folder, cuts)
+    status = (log.directory / output.path).stat()
     bounds = {name: pc.min_max(staying.column(name)).as_py() for name in PLACE}
     return DeltaFile(
-        path=path,
+        path=output.path,
         size=status.st_size,
         modified_ms=status.st_mtime_ns // 1_000_000,
         values=file.values,

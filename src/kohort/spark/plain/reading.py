@@ -31,6 +31,7 @@ class PlainReader:
         columns: the record's columns behind the query's columns.
         schema: all columns of the table: place and hash of each record, then the query's columns.
         partition_by: the partition columns of the table.
+        share: whether small pieces may share a file.
     """
 
     client: ClientSettings
@@ -38,6 +39,7 @@ class PlainReader:
     columns: tuple[PlainColumn, ...]
     schema: pa.Schema
     partition_by: tuple[str, ...] = ()
+    share: bool = False
 
     def write(
         self, directory: str, mark: str, tasks: Iterator[pa.RecordBatch]
@@ -52,7 +54,11 @@ class PlainReader:
                 pieces: list[Piece] = pickle.loads(row.as_py())
                 if pieces:
                     yield from write_files(
-                        directory, mark, self._read(pieces), partition_by=self.partition_by
+                        directory,
+                        mark,
+                        self._read(pieces),
+                        partition_by=self.partition_by,
+                        share=self.share,
                     )
                 else:
                     warm_up(self.client)

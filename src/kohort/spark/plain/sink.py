@@ -53,6 +53,7 @@ class PlainSink(ParquetSink):
             columns=columns,
             schema=to_arrow_schema(table_frame(query).schema, timezone=zone),
             partition_by=self._partition_by,
+            share=self._share,
         )
 
     @property

@@ -122,16 +122,16 @@ class _StatefulWriter(PieceWriter):
             if made is not None and made.num_rows:
                 self._put(self._completed(made, rows))
 
-    def finish(self) -> WrittenFile:
+    def finish(self) -> list[WrittenFile]:
         """Finish the files, and write the changes of the state."""
         with self._stack:
-            file = super().finish()
+            [file] = super().finish()
             if self._missing is not None:
                 step = StateStep(base=self._head, head=None, missing=self._missing)
-                return replace(file, state=step)
+                return [replace(file, state=step)]
             if not self._store.changes:
-                return file
-            return replace(file, state=self._write_state(file.last_offset + 1))
+                return [file]
+            return [replace(file, state=self._write_state(file.last_offset + 1))]
 
     def abandon(self) -> None:
         """Remove unfinished files."""
