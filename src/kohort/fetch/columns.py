@@ -173,7 +173,7 @@ _MAKERS: Final[Mapping[str, Callable[[Sequence[Run], Rows], pa.Array]]] = {
     "topic": _topics,
     "partition": _partitions,
     "offset": lambda _, rows: array_of(pa.int64(), rows.offsets),
-    "timestamp": lambda _, rows: array_of(_TYPES["timestamp"], rows.times * 1_000),
+    "timestamp": lambda _, rows: array_of(_TYPES["timestamp"], rows.times),
     "timestampType": lambda _, rows: array_of(pa.int32(), rows.kinds),
     HEADERS: lambda _, rows: _with_text(rows.headers),
 }

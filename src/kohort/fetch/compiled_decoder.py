@@ -16,7 +16,6 @@ from kohort.fetch import kernel
 from kohort.fetch.rows import (
     RAW_HEADERS,
     Array,
-    Malformed,
     Rows,
     Run,
     check,
@@ -25,6 +24,8 @@ from kohort.fetch.rows import (
 )
 
 _INT32_MAX: Final = 2**31 - 1
+_SPARE: Final = 2
+"""A column is copied to memory of its size if it fills less than this part of its room."""
 
 
 class _Part(NamedTuple):
@@ -41,8 +42,10 @@ def decode(runs: Sequence[Run], headers: bool) -> Rows:
     Raises:
         Malformed: a section does not hold the records of its header.
     """
-    most = sum(section.header.record_count for run in runs for section in run.sections)
-    table = np.empty((kernel.TABLE_ROWS, most), np.int64)
+    sections = [section for run in runs for section in run.sections]
+    most = sum(section.header.record_count for section in sections)
+    size = sum(len(section.records) for section in sections)
+    into = _room_for(most, size)
     kinds = np.zeros(most, np.int32)
     counts: list[int] = []
     parts: list[_Part] = []
@@ -61,8 +64,8 @@ def decode(runs: Sequence[Run], headers: bool) -> Rows:
                 not stamped,
                 run.begin,
                 run.end,
-                table,
                 row,
+                *into,
             )
             check(behind >= 0, kernel.PROBLEMS.get(behind, ""))
             if stamped:
@@ -72,54 +75,55 @@ def decode(runs: Sequence[Run], headers: bool) -> Rows:
         counts.append(row - first)
     return Rows(
         counts,
-        table[kernel.OFFSET, :row].copy(),  # a view would hold the whole table
-        table[kernel.TIME, :row],
+        into.numbers[kernel.OFFSET, :row],
+        into.numbers[kernel.TIME, :row],
         kinds[:row],
-        _gathered(parts, table, kernel.KEY, row),
-        _gathered(parts, table, kernel.VALUE, row),
-        _headers(parts, table, row) if headers else None,
+        _filled(into, kernel.KEY, row),
+        _filled(into, kernel.VALUE, row),
+        _headers(parts, into.headers, row) if headers else None,
     )
 
 
-def _gathered(parts: Sequence[_Part], table: Array, field: int, count: int) -> pa.Array:
-    """An Arrow array of a field of all rows."""
-    lengths = table[field + 1, :count]
-    missing = lengths < 0
+def _room_for(rows: int, size: int) -> kernel.Columns:
+    """Memory for so many rows with at most so many bytes; the rest of it is never touched."""
+    edges = np.empty((2, rows + 1), np.int32)
+    edges[:, 0] = 0
+    size = min(size, _INT32_MAX)
+    return kernel.Columns(
+        np.empty((2, rows), np.int64),
+        np.empty((3, rows), np.int64),
+        edges,
+        np.empty((2, rows), np.uint8),
+        np.empty(size, np.uint8),
+        np.empty(size, np.uint8),
+    )
+
+
+def _filled(columns: kernel.Columns, field: int, count: int) -> pa.Array:
+    """The Arrow array of a column of bytes."""
+    missing = columns.missing[field, :count]
     nulls = int(np.count_nonzero(missing))
     if nulls == count:
         return pa.nulls(count, pa.binary())
-    total = int(lengths.sum()) if not nulls else int(lengths[~missing].sum())
-    if total > _INT32_MAX:
-        raise Malformed(f"{total} bytes in one column; at most {_INT32_MAX} fit")
-    edges = np.zeros(count + 1, np.int32)
-    room = np.empty(total, np.uint8)
-    if total:
-        at = 0
-        for data, begin, end in parts:
-            at = kernel.gather(data, table, field, begin, end, edges, room, at)
-    present = packed(~missing) if nulls else None
-    return pa.Array.from_buffers(
-        pa.binary(), count, [present, pa.py_buffer(edges), pa.py_buffer(room)], nulls
-    )
+    edges = columns.edges[field, : count + 1]
+    whole = columns.keys if field == kernel.KEY else columns.values
+    room = whole[: edges[count]]
+    if _SPARE * len(room) < len(whole):
+        room = room.copy()
+    present = packed(missing == 0) if nulls else None
+    buffers = [present, pa.py_buffer(edges), pa.py_buffer(room)]
+    return pa.Array.from_buffers(pa.binary(), count, buffers, nulls)
 
 
-def _headers(parts: Sequence[_Part], table: Array, count: int) -> pa.Array:
-    counts = np.zeros(count, np.int64)
-    total = 0
-    for data, begin, end in parts:
-        found = kernel.count_headers(data, table, begin, end, counts)
-        check(found >= 0, kernel.PROBLEMS.get(found, ""))
-        total += found
+def _headers(parts: Sequence[_Part], places: Array, count: int) -> pa.Array:
+    counts = places[kernel.COUNT, :count]
+    check(bool((counts >= 0).all()), kernel.PROBLEMS[kernel.TOO_MANY_HEADERS])
+    total = int(counts.sum())
     if not total:
         return pa.nulls(count, RAW_HEADERS)
-    pairs = np.empty((kernel.HEADER_ROWS, total), np.int64)
-    pair_parts: list[_Part] = []
+    into = _room_for(total, sum(len(part.data) for part in parts))
     at = 0
     for data, begin, end in parts:
-        behind = kernel.scan_headers(data, table, begin, end, counts, pairs, at)
-        check(behind >= 0, kernel.PROBLEMS.get(behind, ""))
-        pair_parts.append(_Part(data, at, behind))
-        at = behind
-    keys = _gathered(pair_parts, pairs, kernel.HEADER_KEY, total)
-    values = _gathered(pair_parts, pairs, kernel.HEADER_VALUE, total)
-    return headers_of(counts, keys, values)
+        at = kernel.scan_headers(data, begin, end, places, at, *into)
+        check(at >= 0, kernel.PROBLEMS.get(at, ""))
+    return headers_of(counts, _filled(into, kernel.KEY, total), _filled(into, kernel.VALUE, total))

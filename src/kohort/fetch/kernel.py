@@ -1,12 +1,12 @@
-"""The loops over records, compiled by numba: find the fields of records, copy them together.
+"""The loops over records, compiled by numba: read records straight into the memory of columns.
 
-In: the bytes of records, tables to fill. Out: positions of fields, or a negative number that names
-what is wrong with the bytes. Must not know: batches, Arrow, errors of the project.
+In: the bytes of records, arrays to fill. Out: filled arrays, or a negative number that names what
+is wrong with the bytes. Must not know: batches, Arrow, errors of the project.
 
 Compiled code must not read or write outside its arrays whatever the bytes are. So each number is
 read up to an end that was checked against the size of the bytes, and only fields that lie within
-their record are copied. numba keeps the compiled code in its cache (``__pycache__`` of this folder,
-else the cache of the user, or ``NUMBA_CACHE_DIR``).
+their record, and for which there is room, are copied. numba keeps the compiled code in its cache
+(``__pycache__`` of this folder, else the cache of the user, or ``NUMBA_CACHE_DIR``).
 
 Source: KIP-98 "Message Format".
 """
@@ -14,24 +14,14 @@ Source: KIP-98 "Message Format".
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-OFFSET, TIME, KEY, KEY_LENGTH, VALUE, VALUE_LENGTH, REST, END = range(8)
-"""The rows of a table of records; positions are counted from the begin of the section."""
-
-TABLE_ROWS: Final = 8
-_LENGTH: Final = 1
-"""Behind the row with the positions of a field is the row with its lengths, negative for null."""
-
-HEADER_KEY, HEADER_VALUE = 0, 2
-HEADER_ROWS: Final = 4
-"""A table of headers has keys and values, with their lengths."""
-
+TOO_MANY_HEADERS: Final = -7
 PROBLEMS: Final = {
     -1: "a record reaches beyond its batch",
     -2: "a record is shorter than its head",
@@ -39,17 +29,51 @@ PROBLEMS: Final = {
     -4: "offsets do not grow",
     -5: "a field reaches beyond its record",
     -6: "the last record does not end at the end of its batch",
-    -7: "more headers than bytes",
+    TOO_MANY_HEADERS: "more headers than bytes",
     -8: "a header without a name",
-    -9: "a header reaches beyond its record",
+    -9: "more bytes in one column than fit",
 }
+
+
+OFFSET, TIME = range(2)
+COUNT, BEGIN, END = range(3)
+KEY, VALUE = range(2)
+
+
+class Columns(NamedTuple):
+    """The memory of the columns of records, or of headers, with one row for each of them.
+
+    Attributes:
+        numbers: int64; ``OFFSET``, and ``TIME`` in microseconds, of records.
+        headers: int64; ``COUNT`` has the number of headers of a record, negative if it cannot be
+            right. ``BEGIN`` and ``END`` are places in the section, set if there are headers.
+        edges: int32; for ``KEY`` and ``VALUE``: row ``n`` has the bytes ``edges[n]:edges[n + 1]``.
+            The first of each must be 0.
+        missing: uint8; for ``KEY`` and ``VALUE``: 1 for null.
+        keys, values: uint8; the bytes of all rows, one behind the other.
+    """
+
+    numbers: Any
+    headers: Any
+    edges: Any
+    missing: Any
+    keys: Any
+    values: Any
+
 
 _int = types.int64
 _bytes = types.Array(types.uint8, 1, "C", readonly=True)
 _room = types.Array(types.uint8, 1, "C")
-_edges = types.Array(types.int32, 1, "C")
-_numbers = types.Array(types.int64, 1, "C")
-_table = types.Array(types.int64, 2, "C")
+_numbers = types.Array(types.int64, 2, "C")
+_columns = (
+    _numbers,
+    _numbers,
+    types.Array(types.int32, 2, "C"),
+    types.Array(types.uint8, 2, "C"),
+    _room,
+    _room,
+)
+"""The types of `Columns`, one by one: a call with a tuple takes four times as long."""
 
 
 def compiled(signature: Any) -> Callable[[Any], Any]:
@@ -92,7 +116,15 @@ def _copy(_typing: Any, to: Any, to_at: Any, source: Any, source_at: Any, count:
     return types.void(to, types.int64, source, types.int64, types.int64), emit
 
 
-@compiled(_int(_bytes, _int, _int, _int, _int, _int, _int, _int, _table, _int))
+@njit(inline="always")
+def _length(data: Any, at: int, end: int) -> Any:
+    """The length before a field, negative for null, and its place; -1 if it ends behind ``end``."""
+    length, at = _varint(data, at, end)
+    return length, at if length <= end - at else np.int64(-1)
+
+
+# The copies stand in the loops: given to a function, the arrays would be counted for each record.
+@compiled(_int(_bytes, *[_int] * 8, *_columns))
 def scan(
     data: Any,
     count: int,
@@ -102,38 +134,28 @@ def scan(
     moves: int,
     begin: int,
     end: int,
-    table: Any,
     row: int,
+    numbers: Any,
+    headers: Any,
+    edges: Any,
+    missing: Any,
+    keys: Any,
+    values: Any,
 ) -> int:
-    """Fill the table from ``row`` on with the records of a section that are in a range.
+    """Fill `Columns` from ``row`` on with the records of a section that are in a range.
 
-    Args:
-        data: the section.
-        count: its number of records; the table has as many free columns.
-        base_offset: of the batch.
-        span: the last offset, less the base offset.
-        base_time: the time of each record, if times do not move.
-        moves: 1 if records have times of their own, else 0.
-        begin: the first offset in the range.
-        end: the offset behind the range.
-        table: to fill.
-        row: the first free column.
-
-    Returns:
-        The next free column, or a problem.
+    There must be ``count`` records, and as many free rows. Offsets exceed the base offset by up to
+    ``span``. Without ``moves`` all have the base time. Returns the next free row, or a problem.
     """
-    at = 0
-    size = len(data)
-    last = -1
+    key_end, value_end = np.int64(edges[KEY, row]), np.int64(edges[VALUE, row])
+    at, size, last = 0, len(data), -1
     for _ in range(count):
         length, at = _varint(data, at, size)
         if at < 0 or length <= 0 or length > size - at:
             return -1
         behind = at + length
         since, at = _varint(data, at + 1, behind)
-        if at < 0:
-            return -2
-        delta, at = _varint(data, at, behind)
+        delta, at = _varint(data, at, behind if at >= 0 else -1)
         if at < 0:
             return -2
         if delta < 0 or delta > span:
@@ -143,89 +165,76 @@ def scan(
         last = delta
         offset = base_offset + delta
         if begin <= offset < end:
-            key, at = _varint(data, at, behind)
-            if at < 0 or key > behind - at:
-                return -5
-            table[OFFSET, row] = offset
-            table[TIME, row] = base_time + since * moves
-            table[KEY, row] = at
-            table[KEY_LENGTH, row] = key
-            at += max(key, 0)
-            value, at = _varint(data, at, behind)
-            if at < 0 or value > behind - at:
-                return -5
-            table[VALUE, row] = at
-            table[VALUE_LENGTH, row] = value
-            table[REST, row] = at + max(value, 0)
-            table[END, row] = behind
+            n = np.uintp(row)  # an unsigned index is not looked at for counting from the end
+            numbers[OFFSET, n] = offset
+            numbers[TIME, n] = (base_time + since * moves) * 1_000
+            length, at = _length(data, at, behind)
+            if at < 0 or length > len(keys) - key_end:
+                return -5 if at < 0 else -9
+            missing[KEY, n] = length < 0
+            if length > 0:
+                _copy(keys, key_end, data, at, length)
+                key_end, at = key_end + length, at + length
+            edges[KEY, n + np.uintp(1)] = key_end
+            length, at = _length(data, at, behind)
+            if at < 0 or length > len(values) - value_end:
+                return -5 if at < 0 else -9
+            missing[VALUE, n] = length < 0
+            if length > 0:
+                _copy(values, value_end, data, at, length)
+                value_end, at = value_end + length, at + length
+            edges[VALUE, n + np.uintp(1)] = value_end
+            # A wrong number of headers matters only to callers that want headers.
+            some, at = _varint(data, at, behind)
+            if at < 0 or some < 0 or some > (behind - at) // 2:  # at least two bytes each
+                some = -1
+            headers[COUNT, n] = some
+            if some > 0:
+                headers[BEGIN, n] = at
+                headers[END, n] = behind
             row += 1
         at = behind
     return row if at == size else -6
 
 
-@compiled(_int(_bytes, _table, _int, _int, _int, _edges, _room, _int))
-def gather(
-    data: Any, table: Any, field: int, row: int, stop: int, edges: Any, room: Any, at: int
-) -> int:
-    """Copy a field of rows of a table to ``room``, one behind the other.
-
-    Args:
-        data: the section of these rows.
-        table: filled by ``scan`` or ``scan_headers``.
-        field: the table's row with the positions; the next one has the lengths, negative for null.
-        row: the first row.
-        stop: the row behind the last one.
-        edges: gets the end of each copy; ``edges[row]`` has the end of the one before.
-        room: must have room for all copies.
-        at: where to begin in ``room``.
-
-    Returns:
-        The end of the copies in ``room``.
-    """
-    for n in range(row, stop):
-        length = table[field + _LENGTH, n]
-        if length > 0:
-            _copy(room, at, data, table[field, n], length)
-            at += length
-        edges[n + 1] = at
-    return at
-
-
-@compiled(_int(_bytes, _table, _int, _int, _numbers))
-def count_headers(data: Any, table: Any, row: int, stop: int, counts: Any) -> int:
-    """Write the number of headers of rows to ``counts``; their sum, or a problem."""
-    total = 0
-    for n in range(row, stop):
-        end = table[END, n]
-        count, at = _varint(data, table[REST, n], end)
-        if at < 0 or count < 0 or count > (end - at) // 2:  # at least two bytes each
-            return -7
-        counts[n] = count
-        total += count
-    return total
-
-
-@compiled(_int(_bytes, _table, _int, _int, _numbers, _table, _int))
+@compiled(_int(_bytes, _int, _int, _numbers, _int, *_columns))
 def scan_headers(
-    data: Any, table: Any, row: int, stop: int, counts: Any, headers: Any, to: int
+    data: Any,
+    row: int,
+    stop: int,
+    places: Any,
+    to: int,
+    _numbers: Any,
+    _headers: Any,
+    edges: Any,
+    missing: Any,
+    keys: Any,
+    values: Any,
 ) -> int:
-    """Fill a table of headers from ``to`` on; the next free column, or a problem."""
+    """Copy the headers of rows of a section to columns, of which ``to`` is the first free row.
+
+    ``places`` are the headers in the `Columns` of the rows; columns must have as many free rows as
+    there are headers. Returns the next free row, or a problem.
+    """
+    key_end, value_end = np.int64(edges[KEY, to]), np.int64(edges[VALUE, to])
     for n in range(row, stop):
-        end = table[END, n]
-        _, at = _varint(data, table[REST, n], end)
-        for _ in range(counts[n]):
-            length, at = _varint(data, at, end)
-            if at < 0 or length > end - at:
-                return -9
+        at, end = places[BEGIN, n], places[END, n]  # without meaning if there are no headers
+        for _ in range(places[COUNT, n]):
+            length, at = _length(data, at, end)
+            if at < 0 or length > len(keys) - key_end:
+                return -5 if at < 0 else -9
             if length < 0:
                 return -8
-            headers[HEADER_KEY, to] = at
-            headers[HEADER_KEY + _LENGTH, to] = length
-            length, at = _varint(data, at + length, end)
-            if at < 0 or length > end - at:
-                return -9
-            headers[HEADER_VALUE, to] = at
-            headers[HEADER_VALUE + _LENGTH, to] = length
-            at += max(length, 0)
+            _copy(keys, key_end, data, at, length)
+            key_end, at = key_end + length, at + length
+            missing[KEY, to], edges[KEY, to + 1] = 0, key_end
+            length, at = _length(data, at, end)
+            if at < 0 or length > len(values) - value_end:
+                return -5 if at < 0 else -9
+            missing[VALUE, to] = length < 0
+            if length > 0:
+                _copy(values, value_end, data, at, length)
+                value_end, at = value_end + length, at + length
+            edges[VALUE, to + 1] = value_end
             to += 1
     return to

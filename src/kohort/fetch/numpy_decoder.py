@@ -157,14 +157,14 @@ def _field(data: bytes, raw: Array, at: Array, ends: Array) -> tuple[pa.Array, A
 
 
 def _times(sections: Sequence[Section], counts: Array, since: Array) -> tuple[Array, Array]:
-    """Milliseconds since 1970, and Spark's type: 0 for the producer's time, 1 for the broker's."""
+    """Microseconds since 1970, and Spark's type: 0 for the producer's time, 1 for the broker's."""
     base = np.array([section.header.base_timestamp for section in sections], np.int64)
     times = np.repeat(base, counts) + since
     by_broker = np.array([section.header.is_log_append_time for section in sections], bool)
     if by_broker.any():
         latest = np.array([section.header.max_timestamp for section in sections], np.int64)
         times = np.where(np.repeat(by_broker, counts), np.repeat(latest, counts), times)
-    return times, np.repeat(by_broker.astype(np.int32), counts)
+    return times * 1_000, np.repeat(by_broker.astype(np.int32), counts)
 
 
 def _headers(data: bytes, raw: Array, at: Array, ends: Array) -> pa.Array:

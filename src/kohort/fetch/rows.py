@@ -41,7 +41,7 @@ class Rows(NamedTuple):
     Attributes:
         counts: the number of rows of each run.
         offsets: int64.
-        times: milliseconds since 1970, int64.
+        times: microseconds since 1970, int64.
         kinds: Spark's timestamp type, int32: 0 for the producer's time, 1 for the broker's.
         keys, values: of type binary.
         headers: of type ``RAW_HEADERS``; None if they were not asked for.
