@@ -58,9 +58,10 @@ def main() -> int:
 def started(protocol: str, connectors: int) -> dict[str, float]:
     """As `bench.connectors.started`."""
     with ExitStack() as stack:
-        broker = stack.enter_context(EmbeddedBroker())
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        broker = stack.enter_context(EmbeddedBroker(folder / "data"))
         address = broker.bootstrap_servers
-        file = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "connectors"
+        file = folder / "connectors"
         file.write_text("1", encoding="utf-8")
         crew = [stack.enter_context(_Process(address, protocol, file)) for _ in range(WORKERS)]
         _until_running(crew, TASKS)

@@ -1,4 +1,4 @@
-"""The CPU time of this process and of everything below it, by kind of process.
+"""The CPU time of a process and of everything below it, by kind of process.
 
 In: the command lines of processes. Out: seconds. Must not know: measurements. Linux only.
 """
@@ -18,15 +18,17 @@ _THREADS: Final = {"CompilerThre": COMPILER, "GC Thread": GARBAGE, "VM Thread": 
 
 
 class CpuMeter:
-    """CPU time of this process and of all its children, also of those that have ended.
+    """CPU time of a process and of all its children, also of children that have ended.
 
     Args:
         kinds: a mark in a command line -> the kind of the process; the first match counts.
         java: the kind with threads that are told apart: those that compile and those that collect
             garbage have kinds of their own.
+        pid: of the process; None for this one.
     """
 
-    def __init__(self, kinds: Mapping[str, str], java: str = "") -> None:
+    def __init__(self, kinds: Mapping[str, str], java: str = "", pid: int | None = None) -> None:
+        self._root = psutil.Process(pid)
         self._kinds = kinds
         self._java = java
         self._used: dict[tuple[int, float, str], float] = {}
@@ -34,8 +36,7 @@ class CpuMeter:
 
     def seconds(self) -> dict[str, float]:
         """CPU seconds up to now, by kind of process."""
-        me = psutil.Process()
-        for process in [me, *me.children(recursive=True)]:
+        for process in [self._root, *self._root.children(recursive=True)]:
             try:
                 times, line = process.cpu_times(), " ".join(process.cmdline())
                 born = process.create_time()

@@ -30,7 +30,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-import psutil
+from bench.cpu import CpuMeter
 from bench.ending import end_with_children
 from bench.pipeline import start_broker
 from bench.results import emit
@@ -49,6 +49,7 @@ class Application:
     """A running ``kohort pipeline`` and the batches that it reported."""
 
     process: subprocess.Popen[str]
+    meter: CpuMeter
     batches: list[dict[str, Any]] = field(default_factory=list)
 
     def follow(self) -> None:
@@ -60,13 +61,8 @@ class Application:
             print(f"  a batch: {found}", flush=True)
 
     def cpu_s(self) -> float:
-        """CPU seconds of its processes that run now."""
-        found = 0.0
-        me = psutil.Process(self.process.pid)
-        for process in [me, *me.children(recursive=True)]:
-            times = process.cpu_times()
-            found += times.user + times.system
-        return found
+        """CPU seconds of its processes up to now."""
+        return sum(self.meter.seconds().values())
 
     def wait_for(self, count: int) -> None:
         """Wait until it has reported so many batches with records."""
@@ -96,7 +92,7 @@ def application(
         "--name", name, "--json",
     ]  # fmt: skip
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        started = Application(process)
+        started = Application(process, CpuMeter({}, pid=process.pid))
         reader = threading.Thread(target=started.follow)
         reader.start()
         try:

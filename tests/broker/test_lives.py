@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import gc
 import logging
+import os
 import socket
 import threading
 import time
@@ -166,6 +167,22 @@ def test_misuse_is_told(tmp_path: Path) -> None:
         assert folder.is_dir()
     assert not folder.exists()
     broker.close()
+
+
+@pytest.mark.parametrize("own_folder", [True, False])
+def test_only_a_folder_that_stays_is_synced(
+    connect: Connect, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_folder: bool
+) -> None:
+    synced: list[int] = []
+    for name in ("fsync", "fdatasync"):
+        monkeypatch.setattr(os, name, synced.append)
+    with EmbeddedBroker(
+        tmp_path / "data" if own_folder else None, group_initial_rebalance_delay_ms=0
+    ) as broker:
+        client = connect(broker)
+        client.create("t")
+        client.become_member("g")
+    assert bool(synced) is own_folder
 
 
 def test_stopping_answers_what_waits(

@@ -114,6 +114,14 @@ def test_compressed_logs_and_standard_input(tmp_path: Path) -> None:
     assert b"slow joiner" in piped.stdout
 
 
+def test_a_log_with_its_newest_line_first_is_read_from_its_end(tmp_path: Path) -> None:
+    (tmp_path / "up.log").write_text("\n".join(STORY))
+    (tmp_path / "down.log").write_text("\n".join(reversed(STORY)))
+    up, down = run(tmp_path / "up.log"), run(tmp_path / "down.log")
+    assert "down.log has its newest line first: it was read from its end" in down.stderr
+    assert up.stdout.split("proof:")[0] == down.stdout.split("proof:")[0]
+
+
 def test_a_damaged_archive_is_told_and_its_beginning_is_explained(tmp_path: Path) -> None:
     noise = [f"[2026-03-01 10:00:00,000] INFO line {n * n} of something else" for n in range(5_000)]
     whole = gzip.compress("\n".join([*STORY, *noise]).encode())
@@ -126,8 +134,12 @@ def test_a_damaged_archive_is_told_and_its_beginning_is_explained(tmp_path: Path
 
 @pytest.mark.parametrize(
     ("content", "said"),
-    [(b"", "is empty"), (b"\x7fELF\0\0\x01" * 99, "is binary, no log: it was not read")],
-    ids=["empty", "binary"],
+    [
+        (b"", "is empty"),
+        (b"\x7fELF\0\0\x01" * 99, "is binary, no log: it was not read"),
+        (b"\n \n\t\n", "has only 3 lines, which are blank: look whether"),
+    ],
+    ids=["empty", "binary", "blank"],
 )
 def test_a_file_that_is_no_log_is_told_and_the_others_are_explained(
     tmp_path: Path, story: Path, content: bytes, said: str

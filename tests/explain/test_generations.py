@@ -22,7 +22,7 @@ from kohort.explain.generations import (
     topics_of,
 )
 from kohort.explain.joining import joined
-from kohort.explain.stories import Rebalance
+from kohort.explain.rebalances import Rebalance
 from kohort.history.fewest_moves import fewest_moves as planner
 from kohort.model.ids import TopicPartition
 

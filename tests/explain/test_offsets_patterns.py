@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Final, TypeAlias
+
 from tests.explain.test_generations import parts
 
 from kohort.explain.amounts import Known
 from kohort.explain.events import Place
-from kohort.explain.explaining import Explainer
+from kohort.explain.explaining import Explained, Explainer
 from kohort.explain.findings import Finding
 from kohort.explain.generations import Settled, SettledMember
 
@@ -16,7 +18,24 @@ def member(client: str, process: int, owns: int) -> SettledMember:
     return SettledMember(member=name, instance="", client=client, partitions=parts(str(owns)))
 
 
-def found(*generations: tuple[float, list[SettledMember]]) -> dict[str, Finding]:
+Generation: TypeAlias = tuple[float, list[SettledMember]]
+LOOP: Final[list[Generation]] = [
+    (5.0 * n, [member("svc", 1, 0), member("job", n, 1)]) for n in range(10)
+]
+"""Another process of a client in each generation."""
+
+
+def deployment() -> list[Generation]:
+    """Three processes that leave and come back, one after the other."""
+    steps: list[Generation] = [(-100.0, [member(f"pod{n}", 1, n) for n in range(3)])]
+    for pod in range(3):
+        others = [member(f"pod{n}", 2 if n < pod else 1, n) for n in range(3) if n != pod]
+        steps.append((20.0 * pod, others))
+        steps.append((20.0 * pod + 8, [*others, member(f"pod{pod}", 2, pod)]))
+    return steps
+
+
+def explained(*generations: Generation) -> Explained:
     explainer = Explainer()
     for number, (at, members) in enumerate(generations, 1):
         record = Settled(
@@ -29,12 +48,15 @@ def found(*generations: tuple[float, list[SettledMember]]) -> dict[str, Finding]
         )
         explainer.feed(record)
     (explained,) = explainer.finish()
-    return {finding.name: finding for finding in explained.findings}
+    return explained
+
+
+def found(*generations: Generation) -> dict[str, Finding]:
+    return {finding.name: finding for finding in explained(*generations).findings}
 
 
 def test_a_member_that_is_another_one_in_each_generation_is_a_storm_and_a_crash_loop() -> None:
-    stays = member("svc", 1, 0)
-    patterns = found(*((5.0 * n, [stays, member("job", n, 1)]) for n in range(10)))
+    patterns = found(*LOOP)
     assert list(patterns) == ["storm", "crash loop"]
     assert "one every 5.0 s" in patterns["storm"].says
     loop = patterns["crash loop"]
@@ -44,13 +66,7 @@ def test_a_member_that_is_another_one_in_each_generation_is_a_storm_and_a_crash_
 
 
 def test_a_deployment_without_instance_ids_is_seen() -> None:
-    steps = []
-    for pod in range(3):
-        others = [member(f"pod{n}", 2 if n < pod else 1, n) for n in range(3) if n != pod]
-        steps.append((20.0 * pod, others))
-        steps.append((20.0 * pod + 8, [*others, member(f"pod{pod}", 2, pod)]))
-    whole = [member(f"pod{n}", 1, n) for n in range(3)]
-    patterns = found((-100.0, whole), *steps)
+    patterns = found(*deployment())
     assert list(patterns) == ["deploy without static ids"]
     deploy = patterns["deploy without static ids"]
     assert deploy.says.startswith("3 members left, and members with the same client ids joined")

@@ -194,3 +194,54 @@ def test_a_group_with_quotes_in_its_brackets_is_read_from_an_object_of_a_service
         '3 (reason: Adding new member m-1 with group instanceid None)"}}',
     )
     assert (begun.kind, begun.group, begun.at) == (Kind.PREPARING, "g", NOON)
+
+
+def test_pairs_behind_the_logger_are_no_part_of_the_message() -> None:
+    (joining,) = events(
+        "[2026-03-01 12:00:00,000] INFO [Worker clientId=w-1, groupId=workers] (Re-)joining group "
+        "(org.apache.kafka.connect.runtime.distributed.WorkerCoordinator:611) - app=connect, "
+        "clusterId=c, server=0",
+    )
+    assert (joining.kind, joining.group) == (Kind.JOINING, "workers")
+
+
+def test_the_place_of_a_python_logger_behind_the_message_is_no_part_of_the_group() -> None:
+    (joining,) = events(
+        "2026-03-01 12:00:00,000 MainThread INFO (Re-)joining group orders, "
+        "base-ensure_active_group-258"
+    )
+    assert joining.group == "orders"
+
+
+def test_a_line_that_a_terminal_broke_is_read_whole() -> None:
+    who = member("app", 1)
+    head = (
+        "[2026-03-01 12:00:00,000] INFO [GroupCoordinator 1]: Preparing to rebalance group g in "
+        f"state PreparingRebalance with old generation 7 (__consumer_offsets-3) (reason: removing "
+        f"member {who[:9]}"
+    )
+    tail = " on heartbeat expiration) (kafka.coordinator.group.GroupCoordinator)"
+    next_line = (
+        "[2026-03-01 12:00:01,000] INFO [GroupCoordinator 1]: Group g with generation 8 is now "
+        "empty (__consumer_offsets-3) (kafka.coordinator.group.GroupCoordinator)"
+    )
+    (row,) = explain((head, who[9:] + tail, next_line)).story.rebalances
+    assert (row.cause, row.member, row.place.line) == (Cause.EXPIRED, who, 1)
+    begun, empty = events(head, next_line)  # nothing completes the first line
+    assert (begun.kind, empty.kind) == (Kind.PREPARING, Kind.EMPTY)
+
+
+def test_lines_of_two_more_clients() -> None:
+    who = member("svc", 3)
+    go = (
+        "--- INFO --- [2026-03-01T12:00:00.1Z] entering loop for consumer group, carts",
+        f"--- INFO --- [2026-03-01T12:00:00.2Z] Joined group carts as member {who} in generation 4",
+        "--- INFO --- [2026-03-01T12:00:00.3Z] sync group finished for group, carts",
+    )
+    (row,) = explain(go).story.rebalances
+    assert (row.generation, row.member, round(row.join_s or 0, 3)) == (4, who, 0.1)
+    assert kinds(
+        "ERROR [[carts] {}:] Error sending heartbeat: Kafka::UnknownMemberId",
+        "INFO [[carts] {}:] Joining group `carts`",
+        f"INFO [[carts] {{}}:] Joined group `carts` with member id `{who}`",
+    ) == [Kind.UNKNOWN_MEMBER, Kind.JOINING, Kind.JOINED]

@@ -9,7 +9,8 @@ from kohort.explain.causes import Cause
 from kohort.explain.events import Place, Side
 from kohort.explain.ownership import Owned
 from kohort.explain.picture import Cursor, Picture, picture_of
-from kohort.explain.stories import Rebalance, Story
+from kohort.explain.rebalances import Rebalance
+from kohort.explain.stories import Story
 
 
 def rebalance(generation: int, began: float, assigned: float) -> Rebalance:
@@ -56,7 +57,7 @@ def test_a_story_is_one_whole_message() -> None:
                 "told": "generation 4: a new member joined: pod-1; members 2; moved 3, "
                 "needlessly 1; stopped ≤ 1.2 s",
                 "cells": (
-                    *("4", "a new member joined", "pod-1", "", "", "2", "3", "1"),
+                    *("4", "a new member joined", "pod-1", "", "", "", "2", "3", "1"),
                     *("≤ 1.2 s", "", ""),
                 ),
             }

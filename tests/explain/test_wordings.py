@@ -70,6 +70,7 @@ def test_the_quick_look_at_a_line_lets_messages_pass_that_do_not_name_their_grou
     ]
     for number_of_line, text in enumerate(texts, 1):
         reader.read(number_of_line, text)
+        reader.rest()
         assert reader.counts.understood == number_of_line, text
 
 

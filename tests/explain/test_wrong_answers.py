@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.explain.test_stories import explain, line, names
 
+from kohort.explain.amounts import Known
 from kohort.explain.causes import Cause
 
 SCALA = "(kafka.coordinator.group.GroupCoordinator)"
@@ -92,3 +93,80 @@ def test_a_refused_session_timeout_is_no_join_that_timed_out() -> None:
         ]
     )
     assert names(found) == ["session outside of the broker's range"]
+
+
+def test_the_first_coordinator_of_a_client_was_not_lost_before_and_did_not_move() -> None:
+    rdkafka = "%7|1772366400.000|CGRP|app#consumer-2| [thrd:main]: "
+    found = explain(
+        [
+            f'{rdkafka}kafka:9092/bootstrap: Group "g" coordinator is kafka:9092 id 3',
+            f'{rdkafka}Group "g" changing coordinator -1 -> 3',
+            f'{rdkafka}Group "g" management reassigned from broker kafka:9092/bootstrap to '
+            "kafka:9092/3",
+            f'{rdkafka}Group "g" management assigned to broker kafka:9092/3',
+        ]
+    )
+    assert names(found) == []
+    moved = explain(
+        [
+            "INFO:kafka.cluster:Group coordinator for g is BrokerMetadata(nodeId=3, host='k', "
+            "port=9092, rack=None)",
+            "INFO:kafka.coordinator:Discovered coordinator 3 for group g",
+            "INFO:kafka.coordinator:Discovered coordinator 4 for group g",
+        ]
+    )
+    assert names(moved) == ["coordinator moved"]
+
+
+def test_requests_on_the_coordinators_connection_are_no_loss() -> None:
+    rdkafka = "%7|1772366400.000|SEND|app#consumer-2| [thrd:GroupCoordinator]: GroupCoordinator/3: "
+    sent = f"{rdkafka}Sent HeartbeatRequest (v3, 90 bytes @ 0, CorrId 22)"
+    named = '%7|1772366400.000|CGRP|app#consumer-2| [thrd:main]: Group "g" changed state init -> up'
+    assert names(explain([named, sent])) == []
+    lost = f"{rdkafka}kafka:9092: Disconnected (after 900ms in state UP)"
+    assert names(explain([named, sent, lost])) == ["coordinator lost"]
+
+
+def failed(reason: str) -> str:
+    found = explain(
+        [
+            "[2026-03-01 10:00:00,000] INFO [Worker clientId=w-1, groupId=g] JoinGroup failed: "
+            f"{reason} (org.apache.kafka.connect.runtime.distributed.WorkerCoordinator:632)"
+        ]
+    )
+    (finding,) = found.findings
+    return finding.says
+
+
+def test_a_failed_join_has_the_reason_of_its_line() -> None:
+    assert "not the coordinator" in failed(
+        "This is not the correct coordinator. Marking coordinator unknown."
+    )
+    assert "loading the group" in failed(
+        "Coordinator k:9092 (id: 3 rack: null) is loading the group."
+    )
+    assert failed("Something new.") == "A join failed: Something new."
+
+
+def test_an_unknown_error_of_sync_group_is_a_record_that_is_too_large() -> None:
+    rdkafka = "%7|1772366400.000|CGRP|app#consumer-2| [thrd:main]: "
+    found = explain(
+        [
+            f'{rdkafka}Group "g": synchronization failed: Unknown broker error: rejoining',
+        ]
+    )
+    assert found.findings[0].name == "group record too large"
+    assert found.findings[0].known is Known.ASSUMED
+
+
+def test_a_session_that_a_client_saw_ending_is_told_from_the_clients_side() -> None:
+    found = explain(
+        [
+            "%4|1772366400.000|SESSTMOUT|app#consumer-2| [thrd:main]: Consumer group session timed "
+            "out (in join-state steady) after 30171 ms without a successful response from the "
+            "group coordinator (broker 1, last error was Success): revoking assignment and "
+            "rejoining group",
+        ]
+    )
+    (finding,) = found.findings
+    assert finding.says == "Consumer app#consumer-2 had no answer from the coordinator for 30.2 s."

@@ -1,7 +1,8 @@
 """Drawn faults on real Spark: applications that a supervisor starts again, and a judge.
 
 All applications run in the shared session. After each fault all records must land. The judge reads
-the files of the Delta table by Delta's specification, and knows the records.
+the files of the Delta table by Delta's specification, and knows the records. A real Kafka is also
+killed and started again within a batch.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ import logging
 import os
 import shutil
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -28,6 +30,7 @@ from tests.spark.delta_world import rows_of
 
 from kohort import Consumer
 from kohort.client.admin import Admin
+from kohort.client.errors import ClientError
 from kohort.model.ids import TopicPartition
 from kohort.spark import session
 from kohort.spark.delta.ledger import DeltaLedger
@@ -36,6 +39,8 @@ from kohort.spark.layout import CHECKPOINTS
 from kohort.spark.parquet_sink import ParquetSink
 from kohort.spark.pipeline import PipelineConfig, run_pipeline
 from kohort.spark.verify import verify
+from kohort.testing.kafka_jars import installed
+from kohort.testing.real_kafka import RealKafka, absence
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -116,7 +121,9 @@ class Application:
                 return
             try:
                 run_pipeline(self._config, lambda _: None, self.stop, session=self._spark)
-            except (PipelineFailed, NoSpace) as error:
+            except (PipelineFailed, NoSpace, ClientError) as error:
+                if isinstance(error, ClientError) and not error.retriable:
+                    raise
                 self.told.append(str(error))
             self._draw_checkpoint()
 
@@ -135,13 +142,27 @@ class Application:
 
 
 class Chaos:
-    """A group of applications, its topic, and the faults that hit them."""
+    """A group of applications, its topic, and the faults that hit them.
 
-    def __init__(self, spark: Any, source: Feed, table: Path, points: Points, seed: int) -> None:
+    A Kafka of the test's own is hit by faults, too.
+    """
+
+    def __init__(
+        self,
+        spark: Any,
+        source: Feed,
+        table: Path,
+        points: Points,
+        seed: int,
+        *,
+        kafka: RealKafka | None = None,
+    ) -> None:
         self.random = Random(seed)
         self.source = source
         self.table = table
         self.points = points
+        self.kafka = kafka
+        self.fed = threading.Event()
         self.applications = [
             Application(spark, source, table, name, Random(f"{seed} {name}")) for name in ("a", "b")
         ]
@@ -167,7 +188,10 @@ class Chaos:
             "a foreign member reads and commits": self.foreign_member,
             "a partition is added": self.add_partition,
         }
+        if self.kafka is not None:
+            at["the broker is killed and starts again"] = partial(self.restart, self.kafka)
         drawn = self.random.choice([*at, *at, *by_itself])
+        self.fed.clear()
         if drawn in by_itself:
             by_itself[drawn]()
         else:
@@ -175,6 +199,7 @@ class Chaos:
             self.points.armed = (point, at[drawn])
             drawn = f"{drawn} in a batch that is {point}"
         self.source.put([(b"k", b"%d" % n) for n in range(50)])
+        self.fed.set()
         self.wait(lambda: self.points.armed is None, drawn)
         self.wait(self.all_landed, f"all rows after: {drawn}")
         return drawn
@@ -196,8 +221,19 @@ class Chaos:
 
     def add_partition(self) -> None:
         self.source.partitions += 1
+        topic = self.source.topic
         with Admin(self.source.settings) as admin:
-            admin.create_partitions(self.source.topic, self.source.partitions)
+            admin.create_partitions(topic, self.source.partitions)
+            self.wait(
+                lambda: len(admin.topics([topic])[topic].partitions) == self.source.partitions,
+                "the new partition",
+            )
+
+    def restart(self, kafka: RealKafka) -> None:
+        """Kill the broker with all records of this fault on it, and start it again."""
+        assert self.fed.wait(PATIENCE_S)
+        kafka.kill()
+        kafka.restart()
 
     def everything(self) -> list[tuple[TopicPartition, int]]:
         return [
@@ -233,7 +269,32 @@ def points(monkeypatch: pytest.MonkeyPatch) -> Points:
 def test_drawn_faults_lose_and_double_no_record(
     spark: Any, feed: Callable[..., Feed], tmp_path: Path, points: Points, seed: int
 ) -> None:
-    chaos = Chaos(spark, feed(4), tmp_path / "table", points, seed)
+    hit(Chaos(spark, feed(4), tmp_path / "table", points, seed), seed)
+
+
+@pytest.fixture
+def own_kafka(tmp_path: Path) -> Iterator[RealKafka]:
+    if installed() is None:
+        pytest.skip(absence())
+    settings = {"group.initial.rebalance.delay.ms": 0}
+    with RealKafka(tmp_path / "kafka", settings=settings, quick=True) as kafka:
+        yield kafka
+
+
+@pytest.mark.long
+@pytest.mark.real_kafka
+@pytest.mark.parametrize("seed", range(1, 6))
+def test_drawn_faults_on_a_real_kafka_lose_and_double_no_record(
+    spark: Any, own_kafka: RealKafka, tmp_path: Path, points: Points, seed: int
+) -> None:
+    source = Feed(own_kafka.bootstrap_servers, "t", 4)
+    with Admin(source.settings) as admin:
+        admin.create_topic("t", 4)
+    hit(Chaos(spark, source, tmp_path / "table", points, seed, kafka=own_kafka), seed)
+
+
+def hit(chaos: Chaos, seed: int) -> None:
+    """Make ten faults, and judge the table."""
     faults: list[str] = []
     try:
         for _ in range(FAULTS):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
+import os
 import threading
 from pathlib import Path
 from typing import Any
@@ -32,12 +34,64 @@ def test_a_name_that_is_no_file_name_is_refused(tmp_path: Path, name: str) -> No
         locked_checkpoint(tmp_path, name).__enter__()
 
 
-def test_checkpoints_that_cannot_be_written_are_an_error(tmp_path: Path) -> None:
+@pytest.mark.parametrize("given", [None, "a"])
+def test_an_application_that_wrote_no_checkpoint_leaves_nothing(
+    tmp_path: Path, given: str | None
+) -> None:
+    """A Spark that did not start left ``application-1.lock`` behind."""
+    with locked_checkpoint(tmp_path / "table", given):
+        pass
+    assert list(tmp_path.iterdir()) == []
+    mine = tmp_path / "table"
+    mine.mkdir()
+    with locked_checkpoint(mine, given) as first, locked_checkpoint(mine, "other") as other:
+        other.path.mkdir()
+    assert list(mine.rglob("*.lock")) == [other.lock]
+    assert not first.lock.exists()
+    assert not first.path.exists()
+
+
+def test_a_lock_that_its_holder_removes_meanwhile_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = fcntl.flock
+
+    def removed_first(handle: int, how: int) -> None:
+        monkeypatch.setattr(fcntl, "flock", lock)
+        next(tmp_path.rglob("a.lock")).unlink()
+        lock(handle, how)
+
+    monkeypatch.setattr(fcntl, "flock", removed_first)
+    with locked_checkpoint(tmp_path, "a") as checkpoint:
+        assert checkpoint.is_held()
+        with pytest.raises(ConfigError, match="called a already runs"):
+            locked_checkpoint(tmp_path, "a").__enter__()
+
+
+def test_checkpoints_that_cannot_be_written_are_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It was a stack trace. A file in place of the folder fails also for root."""
+    with pytest.raises(ConfigError, match=r"No such file or directory; a table needs a folder on"):
+        locked_checkpoint(Path("/proc/table"), "a").__enter__()
     (tmp_path / "_kohort").mkdir()
     (tmp_path / "_kohort" / "checkpoints").write_text("")
-    with pytest.raises(ConfigError, match=r"cannot write .*a\.lock.*: File exists; give this user"):
+    with pytest.raises(
+        ConfigError, match=r"cannot write .*a\.lock.*: File exists; a table needs a"
+    ):
         locked_checkpoint(tmp_path, "a").__enter__()
+    for number, said in (
+        (errno.EACCES, "Permission denied; give this user the right to write"),
+        (errno.ENOSPC, "No space left on device; free some space"),
+    ):
+
+        def refuse(*_: object, number: int = number) -> int:
+            raise OSError(number, os.strerror(number))
+
+        monkeypatch.setattr(os, "open", refuse)
+        with pytest.raises(ConfigError, match=said):
+            locked_checkpoint(tmp_path / "table", "a").__enter__()
+        monkeypatch.undo()
 
 
 @pytest.mark.parametrize("replaced", [False, True])

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow.compute as pc
 import pytest
 from click.testing import CliRunner
@@ -123,6 +124,11 @@ def test_a_pipeline_writes_a_delta_table_that_others_read(
     table = DeltaTable(str(directory)).to_pyarrow_table()
     assert sorted(map(int, table.column("text").to_pylist())) == sorted(good)
     assert table.schema.names == ["topic", "partition", "offset", "record_hash", "text", "at"]
+    with duckdb.connect() as base:
+        base.register("orders", DeltaTable(str(directory)).to_pyarrow_dataset())
+        totals = base.execute("SELECT count(*), sum(CAST(text AS BIGINT)) FROM orders").fetchone()
+    assert totals == (len(good), sum(good))
+    assert sorted(map(int, DeltaTable(str(directory)).to_pandas()["text"])) == sorted(good)
     frame = read_table(spark, directory)
     assert sorted(int(row.text) for row in frame.select("text").collect()) == sorted(good)
     assert read_dead_letters(spark, directory).count() == 20

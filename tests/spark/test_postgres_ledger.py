@@ -208,7 +208,7 @@ def test_wrong_databases_are_refused_and_change_nothing(
         with pytest.raises(ConfigError, match=told):
             use_database(directory, url)
     nobody = server.url.replace(str(server.port), "1")
-    with pytest.raises(LedgerError, match=r"cannot be used.*refused"):
+    with pytest.raises(LedgerError, match=r"cannot be used.*refused.*; nothing was changed; check"):
         use_database(new, nobody)
     assert not new.exists()
     # A moved database has the schema of the table.

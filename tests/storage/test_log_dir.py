@@ -286,6 +286,24 @@ def test_a_topic_may_have_the_longest_name(tmp_path: Path) -> None:
     log_dir.close()
 
 
+def test_a_topic_of_fifty_partitions_survives_a_power_cut_and_costs_as_many_syncs_as_one(
+    files: UnsyncedLossFiles,
+) -> None:
+    log_dir = open_dir(files)
+    syncs = []
+    for new in (topic("one"), topic("fifty", 50)):
+        files.synced.clear()
+        log_dir.create_topic(new)
+        syncs.append(len(files.synced))
+    assert syncs[0] == syncs[1] > 0
+    append(log_dir, "fifty", 49)
+    log_dir.log("fifty", 49).flush()
+    files.power_cut(lose_everything_unsynced)
+    again = open_dir(files)
+    assert list(again.topics) == ["one", "fifty"]
+    assert [log.log_end_offset for log in again.logs()] == [0] * 50 + [1]
+
+
 def test_partitions_can_be_added_and_not_taken_away(files: UnsyncedLossFiles) -> None:
     log_dir = open_dir(files)
     log_dir.create_topic(topic("orders", 2))

@@ -184,27 +184,3 @@ def test_a_new_topic_of_the_same_name_begins_at_0(files: UnsyncedLossFiles) -> N
     assert log_dir.log("t", 0).log_start_offset == 0
     log_dir.close()
     assert open_dir(files).log("t", 0).log_start_offset == 0
-
-
-# -- syncs -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("partitions", [3, 300])
-def test_a_topic_is_made_and_opened_with_as_many_syncs_as_a_small_one(partitions: int) -> None:
-    """The broker answers nothing meanwhile: a sync for each partition took 8 s for 1,000."""
-    synced: list[str] = []
-
-    class Counting(UnsyncedLossFiles):
-        def sync_directory(self, path: str) -> None:
-            synced.append(path)
-            super().sync_directory(path)
-
-    files = Counting()
-    log_dir = open_dir(files)
-    synced.clear()
-    log_dir.create_topic(topic("t", partitions))
-    assert len(synced) <= 4
-    log_dir.close()
-    synced.clear()
-    assert open_dir(files).topics["t"].partitions == partitions
-    assert len(synced) <= 4

@@ -18,6 +18,7 @@ from typing import Any
 from kohort.broker.serve import DEFAULT_LISTEN, BrokerServer
 from kohort.host.settings import BrokerSettings, parse_settings
 from kohort.model.errors import ConfigError
+from kohort.storage.files import RealFiles, TemporaryFiles
 
 
 class EmbeddedBroker:
@@ -29,7 +30,8 @@ class EmbeddedBroker:
             connect(broker.bootstrap_servers)
 
     Args:
-        data_dir: where topics and groups live; None: a temporary folder that is removed at the end.
+        data_dir: where topics and groups live; None: a temporary folder that is removed at the end,
+            with files that are not synced to the disk.
         nodes: as how many nodes it appears to clients, each with an address of its own.
         history: a file to record everything to that happens to groups; see ``kohort check``.
         settings: Kafka's settings by dotted name (underscores are taken too). All defaults are
@@ -99,6 +101,7 @@ class EmbeddedBroker:
             nodes=self._nodes,
             settings=self._settings,
             history=self._history,
+            files=RealFiles() if self._own_folder is None else TemporaryFiles(),
         )
         self._thread = threading.Thread(
             target=lambda: asyncio.run(self._run(server)), name="kohort-broker", daemon=True

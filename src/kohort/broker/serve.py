@@ -56,7 +56,7 @@ from kohort.model.world_facts import TopicSized
 from kohort.storage.errors import CorruptLog, StorageError
 from kohort.storage.fact_files import Header
 from kohort.storage.fact_recorder import FactRecorder
-from kohort.storage.files import RealFiles
+from kohort.storage.files import Files, RealFiles
 from kohort.storage.log_dir import LogDir
 from kohort.storage.partition_log import PartitionLog
 from kohort.storage.topic_table import OFFSETS_TOPIC
@@ -90,6 +90,7 @@ class BrokerServer:
         nodes: as how many nodes it appears; their ids begin with ``node.id``.
         settings: Kafka's settings.
         history: a file to record everything to that happens to groups.
+        files: the disk of the data directory; `TemporaryFiles` where nothing must outlive a crash.
 
     Attributes:
         on_failure: called when the broker cannot go on; ``failure`` then says why, and it should
@@ -109,8 +110,10 @@ class BrokerServer:
         nodes: int = 1,
         settings: BrokerSettings | None = None,
         history: Path | None = None,
+        files: Files | None = None,
     ) -> None:
         self.data_dir = data_dir
+        self._files = files or RealFiles()
         self._history = history
         self.settings = settings or BrokerSettings()
         self.failure: StorageError | None = None
@@ -175,7 +178,7 @@ class BrokerServer:
 
     def _open_data(self) -> LogDir:
         log_dir = LogDir.open(
-            RealFiles(),
+            self._files,
             str(self.data_dir.absolute()),
             node_id=self.settings.node_id,
             new_cluster_id=new_cluster_id,

@@ -38,9 +38,11 @@ from kohort.explain.findings import (
     member_text,
     span_text,
     timeout_near,
+    waited_text,
 )
 from kohort.explain.page import page
-from kohort.explain.stories import Rebalance, Story
+from kohort.explain.rebalances import Rebalance
+from kohort.explain.stories import Story
 from kohort.explain.trace import trace
 from kohort.history.fewest_moves import fewest_moves
 from kohort.model.errors import ConfigError
@@ -119,10 +121,11 @@ def _lines(explained: Explained, width: int | None) -> Iterator[str]:
     yield wrapped(_headline(explained), width)
     rows = list(story.rebalances)[-_SHOWN:]
     if rows:
-        columns = ["WHEN", "GENERATION", "BECAUSE", "MEMBER", "JOIN", "LEADER", "MEMBERS"]
+        waits = any(each.waited for each in rows)
         moves = any(each.moved is not None or each.stops for each in rows)
-        columns += ["MOVED", "NEEDLESS", "STOPPED", "COST", "AGAIN"] * moves
-        yield table(columns, (_row(each, story, moves) for each in rows), width=width)
+        columns = ["WHEN", "GENERATION", "BECAUSE", "MEMBER", "JOIN", *["WAITED FOR"] * waits]
+        columns += ["LEADER", "MEMBERS", *["MOVED", "NEEDLESS", "STOPPED", "COST", "AGAIN"] * moves]
+        yield table(columns, (_row(each, story, waits, moves) for each in rows), width=width)
     if story.total > len(rows):
         yield f"… and {story.total - len(rows):,} rebalances before these"
     for finding in explained.findings:
@@ -156,7 +159,7 @@ def _headline(explained: Explained) -> str:
     return f"{name}: {count}{span}{why}{worst}{when}. Written by {explained.makers}."
 
 
-def _row(each: Rebalance, story: Story, moves: bool) -> tuple[object, ...]:
+def _row(each: Rebalance, story: Story, waits: bool, moves: bool) -> tuple[object, ...]:
     join = MISSING if each.join_s is None else span_text(each.join_s)
     if each.join_s is not None and each.join_s >= 8 and (name := timeout_near(each.join_s)):
         join += f" ({name.split(',')[0]})"
@@ -174,6 +177,7 @@ def _row(each: Rebalance, story: Story, moves: bool) -> tuple[object, ...]:
         because,
         safe(member_text(each))[:72] or MISSING,
         join,
+        *((safe(waited_text(each))[:96] or MISSING,) if waits else ()),
         MISSING if each.leader_s is None else span_text(each.leader_s),
         MISSING if each.members is None else each.members,
         *(more if moves else ()),

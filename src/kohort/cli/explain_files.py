@@ -10,14 +10,16 @@ import gzip
 import io
 import re
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import asdict
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, Final
 
 from kohort.cli.explain_segments import SegmentFile, is_segment
 from kohort.explain.facts import UNUSED, HistoryReader
+from kohort.explain.frames import framed
 from kohort.explain.reading import Counts, LogReader
 from kohort.explain.told import Told
 from kohort.explain.topic_records import dumped
@@ -37,6 +39,10 @@ _DUMP: Final = b"Log starting offset: "
 _UTF16: Final = (b"\xff\xfe", b"\xfe\xff")
 _LOOKED_AT: Final = 4_096
 _GZIP: Final = b"\x1f\x8b"
+_FIRST: Final = 50
+"""The first lines that tell whether the newest line comes first."""
+_MOST_TURNED: Final = 1 << 26
+"""Characters of a log that is read from its end."""
 _BLOCK: Final = 1 << 18
 """Bytes that are read at a time."""
 _ODD_ENDS: Final = re.compile(r"\r+(?=\n|\Z)|^\0+(?:\n|\Z)?", re.MULTILINE)
@@ -117,6 +123,8 @@ class LogFile:
         self.name = "standard input" if str(path) == "-" else str(path)
         self._reader = LogReader(self.name)
         self._remark = ""
+        self._blank = True
+        """Whether all lines so far are blank."""
         try:
             piped = str(path) == "-"
             place = Path("/dev/stdin") if piped else path
@@ -129,7 +137,7 @@ class LogFile:
         """The events with the time of the last line that had one."""
         at, number = float("-inf"), 0
         try:
-            for number, (line, cut) in enumerate(self._lines(advance), 1):
+            for number, (line, cut) in self._in_time(enumerate(self._lines(advance), 1)):
                 if _is_record(line) and (records := dumped(line, self.name, number)):
                     self._reader.counts.lines += 1
                     self._reader.counts.understood += 1
@@ -137,12 +145,34 @@ class LogFile:
                         at = record.at
                         yield at, record
                     continue
+                if self._blank and line and not line.isspace():
+                    self._blank = False
                 for event in self._reader.read(number, line, cut=cut):
                     at = event.at if event.at is not None else at
                     yield at, event
         except (EOFError, OSError, zlib.error) as error:
             self._remark = f"{self.name} is damaged behind line {number}: {error}"
         yield from ((at, event) for event in self._reader.rest())
+
+    def _in_time(
+        self, lines: Iterator[tuple[int, tuple[str, bool]]]
+    ) -> Iterator[tuple[int, tuple[str, bool]]]:
+        """The lines with their numbers; those of a log with the newest first, from its end."""
+        first = list(islice(lines, _FIRST))
+        if not _newest_first(line for _, (line, _) in first):
+            yield from first
+            yield from lines
+            return
+        room = _MOST_TURNED
+        for each in lines:
+            first.append(each)
+            room -= len(each[1][0])
+            if room < 0:
+                yield from first
+                yield from lines
+                return
+        self._remark = f"{self.name} has its newest line first: it was read from its end"
+        yield from reversed(first)
 
     def _lines(self, advance: Callable[[], None]) -> Iterator[tuple[str, bool]]:
         file: io.BufferedReader | gzip.GzipFile = self._raw
@@ -179,6 +209,11 @@ class LogFile:
         counts = self.counts
         if self._remark:
             yield self._remark
+        elif self._blank and counts.lines:
+            lines = (
+                "1 line, which is" if counts.lines == 1 else f"{counts.lines:,} lines, which are"
+            )
+            yield f"{self.name} has only {lines} blank: look whether the log was written elsewhere"
         if counts.cut:
             yield (
                 f"{self.name}: {counts.cut:,} lines are longer than {LONGEST_LINE:,} bytes; only "
@@ -206,6 +241,13 @@ class LogFile:
     def as_json(self) -> dict[str, Any]:
         """Counts and remarks, for programs."""
         return {"file": self.name, **asdict(self.counts), "remarks": list(self.remarks())}
+
+
+def _newest_first(lines: Iterable[str]) -> bool:
+    """Whether the times of these lines fall, and never rise."""
+    times = [at for line in lines if (at := framed(line).at) is not None]
+    steps = [later - earlier for earlier, later in pairwise(times)]
+    return all(step <= 0 for step in steps) and sum(step < 0 for step in steps) > 1
 
 
 def _is_record(line: str) -> bool:

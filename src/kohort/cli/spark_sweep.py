@@ -20,6 +20,8 @@ from kohort.cli.output import (
     note,
     print_json,
     print_table,
+    terminal_width,
+    wrapped,
     writing,
 )
 from kohort.cli.parallel import runs_progress
@@ -179,7 +181,7 @@ def _print(deployment: Deployment, settings: Sequence[Rated], by: str, top: int)
         ["", *_HEADINGS],
         [("*" if each.as_good else "", *_row(each)) for each in settings[:top]],
     )
-    click.echo(_advice(deployment, settings, by))
+    click.echo(wrapped(_advice(deployment, settings, by), terminal_width()))
 
 
 _HEADINGS: Final = ("SETTING", "DOWN-S", "LONGEST-STOP-S", "GENERATIONS", "MOVES", "DUPLICATES")

@@ -16,7 +16,7 @@ from kohort.explain.explaining import Explained
 from kohort.explain.generations import Planner
 from kohort.explain.live import LiveGroup, LiveGroups
 from kohort.explain.picture import Cursor, Picture, picture_of
-from kohort.explain.stories import Rebalance
+from kohort.explain.rebalances import Rebalance
 from kohort.explain.told import Told
 
 _MINUTE_S: Final = 60.0

@@ -34,8 +34,9 @@ class Cause(StrEnum):
     OTHERS = "another member began a rebalance"
     JOIN_FAILED = "the last join failed"
     SECOND_ROUND = "a cooperative rebalance needs a second round"
+    WORKER_BEHIND = "a worker of Kafka Connect had an old configuration"
     POLL_EXPIRED = "the client had not polled in time"
-    OTHER = "another reason"
+    OTHER = "the log tells an unknown reason"
     UNTOLD = "a reason that the log does not tell"
 
 
@@ -94,6 +95,7 @@ _CLIENTS_WORDS: Final = (
     ("metadata change", Cause.TOPICS_CHANGED),
     ("metadata has changed", Cause.TOPICS_CHANGED),
     ("partition counts changed", Cause.TOPICS_CHANGED),
+    ("not match group assignment", Cause.WORKER_BEHIND),
     ("subscription", Cause.METADATA),
     ("poll timeout", Cause.POLL_EXPIRED),
     ("rebalance failed", Cause.JOIN_FAILED),

@@ -21,7 +21,8 @@ from kohort.explain.explaining import Explained
 from kohort.explain.figures import Figure, assumed_figure, partitions_of_group, settings_of
 from kohort.explain.findings import span_text
 from kohort.explain.lives import End, Life, Lives
-from kohort.explain.stories import Rebalance, Story
+from kohort.explain.rebalances import Rebalance
+from kohort.explain.stories import Story
 from kohort.model.errors import ConfigError
 
 MOST_REPLAYED: Final = 60

@@ -42,6 +42,8 @@ class Kind(StrEnum):
     NOBODY_JOINED = "no member joined"
     NEW_MEMBER = "member id created"
     MEMBER_JOINS = "new member joins"
+    REJOINED = "member joined the present round"
+    """Known from histories only."""
     STATIC_REPLACED = "static member returned"
     STATIC_JOINS = "static member joins"
     STATIC_KEPT = "static member returned without a rebalance"

@@ -22,9 +22,10 @@ from kohort.explain.limits import Limit
 from kohort.explain.many_groups import expired_together
 from kohort.explain.ownership import MOST_STEPS, Ownership
 from kohort.explain.patterns.rules import findings
+from kohort.explain.rebalances import Rebalance
 from kohort.explain.server_groups import Bumped, Reconciled, ServerGroup, ServerMember
 from kohort.explain.skews import STEPS, Skew, Skews
-from kohort.explain.stories import MOST_CLIENTS, MOST_REBALANCES, Rebalance, Story
+from kohort.explain.stories import MOST_CLIENTS, MOST_REBALANCES, Story
 from kohort.explain.told import Told
 from kohort.explain.wordings.templates import NEWEST, version_text
 

@@ -22,7 +22,9 @@ from kohort.model.facts import (
     Fact,
     GroupStabilized,
     JoinPhaseCompleted,
+    JoinRefused,
     MemberAdded,
+    MemberRejoined,
     OffsetsCommitted,
 )
 from kohort.model.history_record import FACT_TYPES, AnyFact, Recorded
@@ -167,6 +169,10 @@ class HistoryReader:
                 self._members[fact.member_id] = fact
             case JoinPhaseCompleted():
                 self._protocols[fact.group_id] = fact.protocol_name
+            case MemberRejoined():
+                yield self._of_member(Kind.REJOINED, fact, at, place)
+            case JoinRefused() if fact.error is ErrorCode.FENCED_INSTANCE_ID:
+                yield self._of_member(Kind.FENCED, fact, at, place)
             case OffsetsCommitted():
                 for partition, offset in fact.offsets:
                     yield Committed(group=fact.group_id, partition=partition, offset=offset, at=at)
@@ -177,6 +183,24 @@ class HistoryReader:
         frame = Framed(self._words(fact), at, self._dated)
         for event in self.log.told(frame, place):
             yield event._replace(group=fact.group_id, maker="kohort", versions=None)
+
+    def _of_member(
+        self, kind: Kind, fact: MemberRejoined | JoinRefused, at: float, place: Place
+    ) -> Event:
+        """A fact about a member for which Kafka has no words."""
+        added = self._members.get(fact.member_id)
+        return Event(
+            kind=kind,
+            side=Side.BROKER,
+            place=place,
+            text=type(fact).__name__,
+            at=at,
+            dated=self._dated,
+            maker="kohort",
+            group=fact.group_id,
+            member=fact.member_id,
+            instance=(added.group_instance_id or "") if added is not None else "",
+        )
 
     def _settled(self, fact: GroupStabilized, at: float, place: Place) -> Settled:
         return Settled(

@@ -15,7 +15,7 @@ from typing import Final
 from kohort.explain.amounts import Known
 from kohort.explain.findings import span_text
 from kohort.explain.lives import Lives
-from kohort.explain.stories import Rebalance
+from kohort.explain.rebalances import Rebalance
 
 _KAFKA_3: Final = 3.0
 """Since this version the default of ``session.timeout.ms`` is 45 s."""

@@ -14,7 +14,8 @@ from typing import Final
 from kohort.explain.amounts import Amount, Known
 from kohort.explain.causes import Cause
 from kohort.explain.events import Event, Kind, Place
-from kohort.explain.stories import Rebalance, Story
+from kohort.explain.rebalances import Rebalance
+from kohort.explain.stories import Story
 from kohort.explain.tried_advice import TRIED
 
 POLL_WORDS: Final = ("poll timeout", "poll.interval")
@@ -61,6 +62,11 @@ def span_text(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds < 600 else f"{seconds / 60:,.0f} min"
 
 
+def often(count: int) -> str:
+    """``once`` or ``7 times``."""
+    return "once" if count == 1 else f"{count:,} times"
+
+
 def cause_text(each: Rebalance) -> str:
     """The cause; ``(likely)`` follows a cause that the source does not tell."""
     likely = not each.certain and each.cause is not Cause.UNTOLD
@@ -73,6 +79,17 @@ def member_text(each: Rebalance) -> str:
     return f"{who} at {host}" if who and host else who
 
 
+def waited_text(each: Rebalance) -> str:
+    """The members that the coordinator waited for; ``(likely)`` follows one that is not measured.
+
+    A round with its end in the moment in which a member left waited for that member: likely.
+    """
+    return ", ".join(
+        f"{waited.member} {waited.ending.value}{' (likely)' * (waited.known is not Known.MEASURED)}"
+        for waited in each.waited
+    )
+
+
 def rebalance_text(each: Rebalance) -> str:
     """One line about a rebalance: its cause, its member, its waits and its costs."""
     who = member_text(each)
@@ -82,6 +99,7 @@ def rebalance_text(each: Rebalance) -> str:
         f"{number}: {cause_text(each)}" + (f": {who}" if who else ""),
         f"«{each.client_reason}»" if each.client_reason else "",
         "" if each.join_s is None else f"waited {span_text(each.join_s)} for members",
+        f"waited for: {waited_text(each)}" if each.waited else "",
         "" if each.leader_s is None else f"{span_text(each.leader_s)} for the leader",
         "" if each.members is None else f"members {each.members}",
         "" if each.moved is None else f"moved {each.moved}, needlessly {each.needless or 0}",
@@ -93,7 +111,7 @@ def rebalance_text(each: Rebalance) -> str:
 
 
 REBALANCE_COLUMNS: Final = (
-    *("Generation", "Because", "Member", "Join", "Leader", "Members"),
+    *("Generation", "Because", "Member", "Join", "Waited for", "Leader", "Members"),
     *("Moved", "Needless", "Stopped", "Cost", "Again"),
 )
 
@@ -108,6 +126,7 @@ def rebalance_cells(each: Rebalance) -> tuple[str, ...]:
         because,
         member_text(each),
         "" if each.join_s is None else span_text(each.join_s),
+        waited_text(each),
         "" if each.leader_s is None else span_text(each.leader_s),
         *(members, moved, needless),
         *costs_text(each),

@@ -59,10 +59,11 @@ _FRAME_LENGTH: Final = 160
 _COMPOSE: Final = re.compile(r"([A-Za-z0-9][\w.@-]*) +\| (?=\S)")
 _POD: Final = re.compile(r"\[?pod/([^\s\]]+)\]? ")
 _LOGGER: Final = re.compile(
-    r"\((?:[a-z]\w*\.)+[\w$]+(?::\d+)?\)(?:\s*\[[^\]]*\])?[\"'`*]*,?$|"
+    r"\((?:[a-z]\w*\.)+[\w$]+(?::\d+)?\)(?:\s*\[[^\]]*\]| - \w+=.*)?[\"'`*]*,?$|"
     r"\((?:kafka|org\.apache)\.[\w.$]*$"
 )
-"""The logger and the thread behind a message; a line that was cut has a part of the logger."""
+"""The logger behind a message, with the thread or with pairs such as ``app=connect`` behind it; a
+line that was cut has a part of the logger."""
 _COLOURS: Final = re.compile(r"\x1b\[[\d;]*[A-Za-z]")
 _MESSAGES: Final = (
     *("message", "msg", "log", "MESSAGE", "textPayload", "@message", "short_message", "line"),

@@ -22,7 +22,7 @@ from kohort.explain.amounts import Amount, Known, Stop
 from kohort.explain.causes import Cause
 from kohort.explain.events import Place, Side
 from kohort.explain.ownership import MOST_KEPT, Owned
-from kohort.explain.stories import Rebalance
+from kohort.explain.rebalances import Rebalance
 from kohort.model.errors import ProtocolError
 from kohort.model.ids import TopicPartition
 from kohort.model.values import value

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -16,7 +16,7 @@ from kohort.explain.amounts import Amount, Known, Stop
 from kohort.explain.causes import Cause
 from kohort.explain.events import Side
 from kohort.explain.ownership import Ownership
-from kohort.explain.stories import Rebalance
+from kohort.explain.rebalances import Ending, Rebalance, Waited
 
 _SAME_S: Final = 600.0
 """Two clocks may differ by minutes; a generation number returns much later at the earliest."""
@@ -53,6 +53,7 @@ def one_row_each(rows: Iterable[Rebalance]) -> list[Rebalance]:
     merged: dict[tuple[int, int], Rebalance] = {}
     singles: list[Rebalance] = []
     last: dict[int, tuple[float, int]] = {}
+    asked: dict[tuple[int, int], dict[str, float]] = {}
     for each in sorted(rows, key=lambda r: (r.ended or 0, r.side is Side.CLIENT)):
         if each.generation is None:
             singles.append(each)
@@ -65,7 +66,19 @@ def one_row_each(rows: Iterable[Rebalance]) -> list[Rebalance]:
         other = merged.get(key)
         if other is None or not _came_back(other, each):
             merged[key] = each if other is None else _one(other, each)
-    return sorted([*merged.values(), *singles], key=lambda r: r.ended or 0)
+            if each.asked is not None:
+                asked.setdefault(key, {})[each.instance or each.member or each.client] = each.asked
+    whole = [_with_last(row, asked.get(key, {})) for key, row in merged.items()]
+    return sorted([*whole, *singles], key=lambda r: r.ended or 0)
+
+
+def _with_last(row: Rebalance, asked: Mapping[str, float]) -> Rebalance:
+    """The row with the member that joined last, if several clients tell when they asked."""
+    if row.waited or len(asked) < 2:
+        return row
+    known = Known.MEASURED if row.members == len(asked) else Known.BOUNDED
+    name = max(asked, key=lambda each: asked[each])
+    return replace(row, waited=(Waited(name, Ending.LAST, known),))
 
 
 def _came_back(complete: Rebalance, each: Rebalance) -> bool:

@@ -14,8 +14,9 @@ from kohort.explain.explaining import MOST_GROUPS, Explained
 from kohort.explain.generations import Committed, Generations, Planner, Settled
 from kohort.explain.patterns.rules import findings
 from kohort.explain.picture import Picture
+from kohort.explain.rebalances import Rebalance
 from kohort.explain.server_groups import Bumped, Reconciled, ServerGroup, ServerMember
-from kohort.explain.stories import Rebalance, Story
+from kohort.explain.stories import Story
 from kohort.explain.told import Told
 
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 from kohort.explain.causes import Cause
 from kohort.explain.generations import Committed, Generations, Planner, Settled
+from kohort.explain.rebalances import Rebalance
 from kohort.explain.server_groups import Bumped, Reconciled, ServerGroup, ServerMember
-from kohort.explain.stories import Rebalance
 from kohort.explain.told import Told
 
 

@@ -18,7 +18,8 @@ from typing import Any, Final
 from kohort.explain.explaining import Explained
 from kohort.explain.findings import REBALANCE_COLUMNS, rebalance_cells
 from kohort.explain.picture import Cursor, picture_of
-from kohort.explain.stories import Rebalance, Story
+from kohort.explain.rebalances import Rebalance
+from kohort.explain.stories import Story
 
 _WIDE: Final = frozenset({2, 3})
 """The columns with long texts."""

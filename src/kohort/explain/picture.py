@@ -17,7 +17,8 @@ from typing import Any, Final, NamedTuple
 from kohort.explain.findings import rebalance_cells, rebalance_text
 from kohort.explain.ownership import MOST_KEPT
 from kohort.explain.reading import client_of
-from kohort.explain.stories import MOST_REBALANCES, Rebalance, Story
+from kohort.explain.rebalances import Rebalance
+from kohort.explain.stories import MOST_REBALANCES, Story
 
 MOST_LAGS: Final = 7_200
 """Values of the lag that are kept."""

@@ -45,11 +45,13 @@ _CONTEXT: Final = re.compile(
 )
 _RDKAFKA: Final = re.compile(r"([\w.-]+#consumer-\d+)\b")
 _NUMBERS: Final = ("generation", "members", "static")
-_NOTHING: Final = frozenset({"None", "null", "none", "<nil>", "{}"})
+_NOTHING: Final = frozenset({"None", "null", "none", "<nil>", "{}", "(no error)", "Success"})
 _SOME: Final = re.compile(r"^Some\((.*)\)$")
 _ALIKE: Final = frozenset({"kafka-python", "aiokafka", "Java"})
 _OF_JAVA: Final = re.compile(r"\b(?:Abstract|Consumer|Worker)Coordinator\b|apache\.kafka|o\.a\.k\.")
-_CLIENTLESS: Final = frozenset({"kafka-python", "aiokafka", "franz-go"})
+_CLIENTLESS: Final = frozenset(
+    {"kafka-python", "aiokafka", "franz-go", "librdkafka", "kafka-go", "ruby-kafka"}
+)
 """Programs with a member id in few of their lines: a client by it would be another one."""
 _UUID: Final = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
 _HEX: Final = re.compile(r"[0-9a-f]{32}")
@@ -59,6 +61,7 @@ _MOST_TEXT: Final = 600
 _MOST_EXAMPLES: Final = 5
 _MOST_HELD: Final = 1_000
 _MOST_SOURCES: Final = 10_000
+_LONGEST_TORN: Final = 1_000
 _LINES_OF_A_RECORD: Final = 5
 """A line without a time has the time of the line before, up to so many lines before."""
 _TIMELESS: Final = 100
@@ -112,6 +115,8 @@ class LogReader:
         """Lines about groups without a time since the last one with a time before it."""
         self._listed = ("", -_LINES_OF_A_RECORD)
         """The group that a line in front of a table names, and the number of that line."""
+        self._torn: tuple[int, str] | None = None
+        """A line that may go on with the next one: people paste lines that a terminal broke."""
         self._aiokafka = False
         """Whether a line was certainly aiokafka's; it shares messages with kafka-python."""
 
@@ -130,6 +135,36 @@ class LogReader:
         if cut:
             counts.cut += 1
         self._before.append(line)
+        if self._torn is not None:
+            whole = self._whole(line)
+            return whole if whole is not None else [*self._alone(), *self._take(number, line)]
+        return self._take(number, line)
+
+    def _whole(self, line: str) -> list[Event] | None:
+        """The events of the torn line before and this one as one line; None if they are two."""
+        number, begun = self._torn or (0, "")
+        if not line or framed(line).at is not None:
+            return None
+        for between in ("", " "):
+            frame = framed(f"{begun}{between}{line}")
+            if not _is_open(frame.text) and understood(frame.text) is not None:
+                self._torn = None
+                if frame.at is None:
+                    frame = same_source_time(frame, self._before)
+                self.counts.understood += 2
+                return self._read(frame, Place(self._file, number)) or []
+        return None
+
+    def _alone(self) -> list[Event]:
+        """The events of a torn line that nothing completes."""
+        if self._torn is None:
+            return []
+        (number, line), self._torn = self._torn, None
+        return self._message(number, line, last=True)
+
+    def _take(self, number: int, line: str) -> list[Event]:
+        """The events of a line that completes no other line."""
+        counts = self.counts
         if self._tables.kind is not None or (line.startswith(_BLANK) and _is_table(line)):
             row = self._tables.read(number, line.lstrip(" \t>|"))
             if row is not None:
@@ -138,6 +173,14 @@ class LogReader:
         if not _may_be(line):
             counts.others += 1
             return []
+        if not line.endswith(")") and _is_open(line) and len(line) < _LONGEST_TORN:
+            self._torn = number, line
+            return []
+        return self._message(number, line)
+
+    def _message(self, number: int, line: str, *, last: bool = False) -> list[Event]:
+        """The events of a line that may tell something; ``last``: it waits for no other line."""
+        counts = self.counts
         frame = framed(line)
         if frame.at is None and self._timeless < _TIMELESS:
             frame = same_source_time(frame, self._before)
@@ -150,6 +193,9 @@ class LogReader:
             return events
         if _CERTAIN.search(line) is None or _HEAD.search(line) is not None:
             counts.others += 1
+            return []
+        if not last and len(line) < _LONGEST_TORN:
+            self._torn = number, line
             return []
         counts.unknown += 1
         if len(counts.examples) < _MOST_EXAMPLES:
@@ -184,18 +230,23 @@ class LogReader:
 
     def rest(self) -> list[Event]:
         """The events that still wait at the end of the log: no line named a group."""
+        told = self._alone()
         held, self._held = self._held, []
-        return held
+        return [*told, *held]
 
     def _complete(self, event: Event) -> list[Event]:
         if event.group:
             if not self._held:
                 return [event]
-            return [*(each._replace(group=event.group) for each in self.rest()), event]
+            held, self._held = self._held, []
+            return [*(each._replace(group=event.group) for each in held), event]
         if event.side is Side.BROKER and event.kind is not Kind.FENCED:
             return [event]
         self._held.append(event)
-        return self.rest() if len(self._held) > _MOST_HELD else []
+        if len(self._held) <= _MOST_HELD:
+            return []
+        held, self._held = self._held, []
+        return held
 
     def _event(
         self, wording: Wording, values: dict[str, str], frame: Framed, place: Place
@@ -220,6 +271,8 @@ class LogReader:
             versions = versions_of(versions, text) if wording.reasoned else versions
         if member and not client and maker not in _CLIENTLESS:
             client = client_of(member)
+        if ", " in group and maker in _ALIKE:
+            group = group.partition(", ")[0]  # the format of the log goes on behind the message
         key = source or client
         home = int(partition) if partition else None
         if side is Side.TOOL:
@@ -313,6 +366,11 @@ def _partition_in(text: str) -> str:
     return "" if found is None else found[1]
 
 
+def _is_open(text: str) -> bool:
+    """Whether a bracket or a quote has no end."""
+    return text.count("(") > text.count(")") or text.count('"') % 2 == 1
+
+
 def _is_table(line: str) -> bool:
     return line.lstrip(" \t>|").startswith(_TABLES)
 
@@ -357,8 +415,8 @@ def is_benign(event: Event) -> bool:
 
 
 def _plain(text: str) -> str:
-    """``Some(x)`` as ``x``; empty for ``None`` and ``null``."""
-    if not text or text in _NOTHING:
+    """``Some(x)`` as ``x``; empty for ``None``, ``null`` and the fields of an object."""
+    if not text or text in _NOTHING or text.startswith("{'"):
         return ""
     if text.startswith("Some(") and (found := _SOME.match(text)):
         return found[1]

@@ -17,7 +17,7 @@ from kohort.explain.events import Place, Side
 from kohort.explain.generations import Planner, SettledMember, fewest_possible
 from kohort.explain.joining import with_clients
 from kohort.explain.ownership import Owned, Ownership
-from kohort.explain.stories import Rebalance
+from kohort.explain.rebalances import Rebalance
 from kohort.model.ids import TopicPartition
 from kohort.model.values import value
 

@@ -12,14 +12,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from kohort.explain.amounts import Amount, Known, Stop, weakest
+from kohort.explain.amounts import Stop
 from kohort.explain.causes import Cause, Reason, clients_cause, reason_of
-from kohort.explain.events import Event, Kind, Place, Side
+from kohort.explain.events import Event, Kind, Side
 from kohort.explain.limits import Limit
 from kohort.explain.listing import Listing
 from kohort.explain.ownership import Owned, Ownership
 from kohort.explain.partition_lists import partitions_in
 from kohort.explain.reading import client_of
+from kohort.explain.rebalances import Rebalance, seconds_between
+from kohort.explain.waits import ENDS_WAITS, Waits
 
 MOST_REBALANCES: Final = 2_000
 _REAL_S: Final = 1e9
@@ -38,103 +40,6 @@ _CULPRITS: Final = {
     Kind.MEMBER_JOINS: Cause.NEW_MEMBER,
     Kind.NEW_MEMBER: Cause.NEW_MEMBER,
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rebalance:
-    """One rebalance, as one broker or one client saw it. Times in seconds, None if unknown."""
-
-    side: Side
-    cause: Cause
-    reason: str = ""
-    """The whole reason, in the words of the log."""
-    member: str = ""
-    instance: str = ""
-    client: str = ""
-    host: str = ""
-    """The address of the member's client; known from the offsets topic and from some lines."""
-    client_reason: str = ""
-    session_s: float | None = None
-    """``session.timeout.ms`` of the member, in seconds; None if unknown."""
-    certain: bool = True
-    """Whether the log tells the cause; otherwise an earlier line makes the cause likely."""
-    before: int | None = None
-    """The generation that ended."""
-    generation: int | None = None
-    """The generation that began; None if no generation came of it."""
-    began: float | None = None
-    joined: float | None = None
-    """When all members had joined."""
-    assigned: float | None = None
-    """When the leader's assignment had come."""
-    members: int | None = None
-    static: int | None = None
-    partitions: int | None = None
-    """Partitions with an owner in the new generation."""
-    assignor: str = ""
-    """The assignor of the generation; known from clients and the offsets topic."""
-    topics_differ: bool = False
-    """Whether members want different topics; known from the offsets topic only."""
-    moved: int | None = None
-    """Partitions with another owner than before; not known from a broker's log."""
-    needless: int | None = None
-    """Those of them that need not have moved: the fewest moves of a balanced plan are enough."""
-    stops: tuple[Stop, ...] = ()
-    """The times in which partitions stood still."""
-    covered: bool = False
-    """Whether all members told their partitions: then a partition without a stop worked on."""
-    duplicates: Amount | None = None
-    """Records that were processed again, because their partition moved before a commit."""
-    place: Place
-    """The first line."""
-
-    @property
-    def join_s(self) -> float | None:
-        """Seconds that the coordinator waited for members to join."""
-        return _between(self.began, self.joined)
-
-    @property
-    def leader_s(self) -> float | None:
-        """Seconds until the leader had assigned."""
-        return _between(self.joined, self.assigned)
-
-    @property
-    def dead(self) -> Amount | None:
-        """The longest time in seconds in which a partition stood still.
-
-        Without stops, the whole rebalance bounds it: until its cause, the members worked.
-        """
-        if self.stops:
-            longest = max(self.stops, key=lambda stop: stop.seconds)
-            return Amount(longest.seconds, longest.known)
-        if self.covered:
-            return Amount(0.0, Known.MEASURED)
-        whole = _between(self.began, self.assigned)
-        if whole is None or self.side is not Side.BROKER:
-            return None
-        if self.cause is Cause.EXPIRED:
-            return None if self.session_s is None else Amount(whole + self.session_s, Known.BOUNDED)
-        return Amount(whole, Known.BOUNDED)
-
-    @property
-    def cost(self) -> Amount | None:
-        """Partition-seconds: the sum over all partitions of the seconds that they stood still."""
-        if self.stops:
-            known = weakest({stop.known for stop in self.stops})
-            return Amount(sum(stop.seconds for stop in self.stops), known)
-        if self.dead is None or self.partitions is None:
-            return None
-        return Amount(self.dead.value * self.partitions, self.dead.known)
-
-    @property
-    def ended(self) -> float | None:
-        """The last time that is known of this rebalance."""
-        return next((at for at in (self.assigned, self.joined, self.began) if at is not None), None)
-
-
-def _between(first: float | None, last: float | None) -> float | None:
-    """Seconds between two times; None if one is unknown, or time ran backwards."""
-    return None if first is None or last is None or last < first else last - first
 
 
 @dataclass(slots=True)
@@ -209,6 +114,8 @@ class Story:
     """Versions of the lines that have already narrowed `versions`."""
     _open: dict[str, Any] | None = None
     """The fields of the rebalance under way, as the coordinator told them."""
+    _waits: Waits = field(default_factory=Waits)
+    """The members that the rebalance under way waits for."""
     _culprit: Event | None = None
     _late: set[str] = field(default_factory=set)
     """Clients that left since they polled too late."""
@@ -308,15 +215,18 @@ class Story:
     # -- the coordinator's lines ------------------------------------------------------------------
 
     def _feed_broker(self, kind: Kind, event: Event) -> None:
+        if kind in ENDS_WAITS and self._open is not None:
+            self._waits.feed(event)
         if kind is Kind.PREPARING or kind is Kind.EPOCH:
             self._close(None)
-            self._open = self._begun(event)
+            self._open, self._waits = self._begun(event), Waits()
             if kind is Kind.EPOCH:
                 self._open["generation"], self._open["before"] = event.generation, None
         elif kind is Kind.STABILIZED or kind is Kind.TARGET:
             begun = self._under_way(event)
             begun["joined"], begun["generation"] = event.at, event.generation
             begun["members"] = event.members
+            begun["waited"] = self._waits.ended(event.at, begun.get("member", ""))
             if kind is Kind.TARGET:
                 self._close(event.at)
         elif kind is Kind.ASSIGNED:
@@ -470,6 +380,8 @@ class Story:
         elif begun["cause"] is Cause.UNTOLD and cause is not Cause.UNTOLD:
             begun["cause"] = cause
             begun["reason"] = begun["client_reason"] = event.reason
+        if event.kind is Kind.JOINING:
+            self._client[key]["asked"] = event.at
 
     def _seen(self, event: Event, key: str) -> dict[str, Any]:
         """The fields of a rebalance that a client begins with this event."""
@@ -496,5 +408,5 @@ def gave_nothing_up(event: Event) -> bool:
 
 
 def _soon(culprit: Event, event: Event) -> bool:
-    after = _between(culprit.at, event.at)
+    after = seconds_between(culprit.at, event.at)
     return culprit.at is None or (after is not None and after <= _SOON_S)

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from kohort.explain.explaining import Explained
 from kohort.explain.ownership import Owned
-from kohort.explain.stories import Rebalance
+from kohort.explain.rebalances import Rebalance
 
 _MICROS: Final = 1_000_000
 _REBALANCES: Final = 1

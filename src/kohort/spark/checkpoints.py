@@ -5,11 +5,12 @@ In: the table's directory, perhaps a name. Out: a locked checkpoint. Must not kn
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,7 +46,8 @@ class Checkpoint:
 def locked_checkpoint(output: Path, name: str | None) -> Iterator[Checkpoint]:
     """The checkpoint of an application, locked while the application runs.
 
-    Two queries on one checkpoint would each look like a restart of the other.
+    Two queries on one checkpoint would each look like a restart of the other. If Spark has written
+    no checkpoint, the end of the application leaves no lock behind.
 
     Raises:
         ConfigError: the name is not allowed, an application with this name runs, or the checkpoints
@@ -56,28 +58,55 @@ def locked_checkpoint(output: Path, name: str | None) -> Iterator[Checkpoint]:
             f"--name is {name!r}, expected at most 100 letters, digits, '.', '_' and '-'"
         )
     folder = output / CHECKPOINTS
+    holders = (folder, folder.parent, output)
+    new = [holder for holder in holders if not holder.exists()]
     candidates = [name] if name is not None else [f"application-{n}" for n in range(1, 1_000)]
     for candidate in candidates:
-        lock = folder / f"{candidate}.lock"
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
-        except OSError as error:
-            raise ConfigError(
-                f"cannot write {lock}, the lock of a checkpoint: {error.strerror}; give this user "
-                f"the right to write {folder}, on a disk with free space"
-            ) from error
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(handle)
+        checkpoint = _locked(folder, candidate)
+        if checkpoint is None:
             continue
         try:
-            yield Checkpoint(name=candidate, path=folder / candidate, lock=lock, handle=handle)
+            yield checkpoint
         finally:
-            os.close(handle)
+            if not checkpoint.path.exists() and checkpoint.is_held():
+                checkpoint.lock.unlink()
+                with suppress(OSError):  # a folder that others use is not empty
+                    for made in new:
+                        made.rmdir()
+            os.close(checkpoint.handle)
         return
     raise ConfigError(
         f"an application called {candidates[0]} already runs on {output}: give this application "
         "another --name, or no name"
     )
+
+
+def _locked(folder: Path, name: str) -> Checkpoint | None:
+    """The checkpoint if no other process holds its lock."""
+    lock = folder / f"{name}.lock"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+    except OSError as error:
+        raise ConfigError(
+            f"cannot write {lock}, the lock of a checkpoint: {error.strerror}; "
+            f"{_advice(error, folder)}"
+        ) from error
+    checkpoint = Checkpoint(name=name, path=folder / name, lock=lock, handle=handle)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(handle)
+        return None
+    if checkpoint.is_held():
+        return checkpoint
+    os.close(handle)  # its former holder removed the file just before
+    return _locked(folder, name)
+
+
+def _advice(error: OSError, folder: Path) -> str:
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return f"give this user the right to write {folder}"
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return "free some space on this disk"
+    return "a table needs a folder on a disk that can be written: name another --output"

@@ -25,7 +25,7 @@ _KOHORT_ERROR: Final = re.compile(r"kohort\.[a-z_.]+\.[A-Za-z]+: (.+)")
 _SPARK_ERROR: Final = re.compile(r"pyspark\.errors\.[a-z_.]+\.[A-Za-z]+: (.+)")
 _PYTHON_ERROR: Final = re.compile(r"^([A-Za-z_.]*(?:Error|Exception|Interrupt)\b.*)$", re.MULTILINE)
 _FULL: Final = re.compile(
-    r"(?:No space left on device|Disk quota exceeded|disk is full)(?:: '([^'\n]+)')?"
+    r"(?:No space left on device|Disk quota exceeded|File too large|disk is full)(?:: '([^'\n]+)')?"
 )
 _REFUSED: Final = re.compile(r"(?:Permission denied|Read-only file system)(?:: '([^'\n]+)')?")
 _NO_ACL: Final = "_AUTHORIZATION_FAILED ("

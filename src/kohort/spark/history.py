@@ -29,7 +29,7 @@ from pyspark.sql import DataFrame, SparkSession
 from kohort.explain.amounts import Amount, weakest
 from kohort.explain.explaining import Explained, Explainer
 from kohort.explain.patterns.group import storms
-from kohort.explain.stories import Rebalance
+from kohort.explain.rebalances import Rebalance
 from kohort.explain.told import Told
 from kohort.history.fewest_moves import fewest_moves
 from kohort.model.errors import ConfigError, KohortError

@@ -261,8 +261,7 @@ class _Connection:
         except psycopg.Error as error:
             raise LedgerError(
                 f"the database with the ledger of {self._directory} cannot be used: "
-                f"{_line(error)}; nothing of this batch was committed; check the server, the "
-                "network and the login "
+                f"{_line(error)}; nothing was changed; check the server, the network and the login "
                 f"(PGPASSWORD, ~/.pgpass), or name a moved database by `kohort table postgres "
                 f"{self._directory} URL`, and start again"
             ) from error

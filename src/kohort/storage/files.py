@@ -179,8 +179,11 @@ class RealFiles:
 
     def open(self, path: str, *, create: bool = False) -> RealFile:
         """Open for reading and writing; FileNotFoundError unless there or ``create``."""
+        return self._opened(RealFile, path, create)
+
+    def _opened(self, kind: type[RealFile], path: str, create: bool) -> RealFile:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        return RealFile(path, os.open(path, flags, 0o644))
+        return kind(path, os.open(path, flags, 0o644))
 
     def exists(self, path: str) -> bool:
         """Whether a file or directory is there."""
@@ -233,6 +236,28 @@ class RealFiles:
                 return file.read().strip()
         except OSError:
             return ""
+
+
+class _UnsyncedFile(RealFile):
+    """A file descriptor; written bytes reach the disk when the system chooses."""
+
+    __slots__ = ()
+
+    def sync(self) -> None:
+        """Return at once."""
+
+
+class TemporaryFiles(RealFiles):
+    """The machine's file system, for files that nobody reads after this process: no syncs."""
+
+    __slots__ = ()
+
+    def open(self, path: str, *, create: bool = False) -> RealFile:
+        """As `RealFiles.open`; ``sync`` of the file returns at once."""
+        return self._opened(_UnsyncedFile, path, create)
+
+    def sync_directory(self, path: str) -> None:
+        """Return at once."""
 
 
 def make_durable_directory(files: Files, path: str) -> None:

@@ -167,9 +167,8 @@ class LogDir:
         for name, partitions in self._table.deleted:
             self._leftovers.leave(self._directories(name, partitions))
         self.put_aside(_ALL)
-        # Once for all logs: with a sync for each, 1,000 empty logs took 8 s.
-        self._files.sync_directory(self.path)
         for topic in self.topics.values():
+            config = self.config_of(topic)
             for partition in range(topic.partitions):
                 directory = self._directory(topic.name, partition)
                 if not self._files.exists(directory):
@@ -177,7 +176,7 @@ class LogDir:
                         f"{directory} is missing, and {self.path}/{TOPICS} names the topic; "
                         f"restore the directory, or make it empty to lose its records"
                     )
-                self._open_log(topic, partition)
+                self._open_log(topic, partition, config)
         self._outlive_the_logs()
         stored.boot_id = boot_id
         self._write_meta()
@@ -332,8 +331,9 @@ class LogDir:
                 self._make_directory(self._directory(topic.name, partition))
             self._files.sync_directory(self.path)
             self._table.put(topic)
+        config = self.config_of(topic)
         for partition in partitions:
-            self._open_log(topic, partition)
+            self._open_log(topic, partition, config)
 
     def _make_directory(self, directory: str) -> None:
         # A crash during an earlier creation may have left an empty one.
@@ -437,16 +437,17 @@ class LogDir:
     def _directory(self, topic: str, partition: int) -> str:
         return f"{self.path}/{topic}-{partition}"
 
-    def _open_log(self, topic: Topic, partition: int) -> None:
+    def _open_log(self, topic: Topic, partition: int, config: LogConfig) -> None:
         self._logs[topic.name, partition] = PartitionLog.open(
             self._files,
             self._directory(topic.name, partition),
-            self.config_of(topic),
+            config,
             leader_epoch=self.incarnation,
             machine_restarted=self._machine_restarted,
             report=self._report,
             start_offset=self._starts.of(f"{topic.name}-{partition}"),
-            made=True,
+            # All names in this folder were synced, by `_create_logs` or with meta.properties.
+            directory_is_durable=True,
         )
 
     # Closing

@@ -92,7 +92,7 @@ class PartitionLog:
         machine_restarted: bool = True,
         report: Callable[[str], None],
         start_offset: int = 0,
-        made: bool = False,
+        directory_is_durable: bool = False,
     ) -> PartitionLog:
         """Open the log in ``directory``; a missing directory is made.
 
@@ -104,7 +104,7 @@ class PartitionLog:
             machine_restarted: whether unsynced data may be lost.
             report: receives a sentence about each part that was cut or removed.
             start_offset: records before it were deleted, although their segment may exist.
-            made: the directory is there, and its parent was synced since.
+            directory_is_durable: the caller has made the directory and synced all above it.
 
         Raises:
             CorruptLog: durable data is damaged; nothing was changed.
@@ -112,7 +112,9 @@ class PartitionLog:
         """
         with disk(f"{directory}: cannot open the log"):
             # An empty directory may be lost in a power cut: nothing shows that a sync succeeded.
-            if not made and not (files.exists(directory) and files.list_directory(directory)):
+            if not directory_is_durable and (
+                not files.exists(directory) or not files.list_directory(directory)
+            ):
                 make_durable_directory(files, directory)
             found = recover(
                 files, directory, config, machine_restarted=machine_restarted, report=report

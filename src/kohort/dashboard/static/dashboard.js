@@ -119,7 +119,7 @@ function drawRebalances() {
   const wanted = all.slice(first).map((each, place) => {
     const told = `${first + place} ${each.told}`;
     const when = timeline.data.clock(each.began, 1);
-    const row = drawn.get(told) ?? line([when, ...each.cells], 2, 3);
+    const row = drawn.get(told) ?? line([when, ...each.cells], 2, 3, 5);
     row.dataset.told = told;
     row.id = `r${first + place}`;
     return row;

@@ -5,14 +5,15 @@ In: a finished `Story`. Out: `Finding` values. Must not know: other rules, files
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Final
 
 from kohort.explain.amounts import Known
 from kohort.explain.causes import Cause
-from kohort.explain.events import Event, Kind
-from kohort.explain.findings import Finding, events_of, places_of
+from kohort.explain.events import Event, Kind, Side
+from kohort.explain.findings import Finding, events_of, often, places_of, span_text
 from kohort.explain.stories import Story
 
 _TOO_LARGE: Final = (
@@ -20,6 +21,17 @@ _TOO_LARGE: Final = (
     "UNKNOWN_SERVER_ERROR when storing",  # the coordinator has this error for a large record only
 )
 _NOT_HERE: Final = "NOT_COORDINATOR"
+_UNKNOWN_ERROR: Final = ("nknown broker error", "UNKNOWN_SERVER", "UnknownServer", "UnknownError")
+_FEWER: Final = (
+    "The record of a group holds the subscriptions and the assignments of all members. Use fewer "
+    "members or topics, or raise max.message.bytes of __consumer_offsets (message.max.bytes of the "
+    "brokers)."
+)
+_ANEW: Final = frozenset({Cause.OTHERS, Cause.JOIN_FAILED})
+_STUCK_S: Final = 5.0
+"""Seconds without an assignment that no assignor needs."""
+_NODE: Final = re.compile(r"\(id: (\d+) rack|\bid (\d+)$|nodeId=(\d+)|/(\d+)$|^(\d+)$")
+"""The id of a broker, as clients write a broker."""
 _FEW_REPLICAS: Final = (
     "NotEnoughReplicas",
     "NOT_ENOUGH_REPLICAS",
@@ -54,10 +66,10 @@ def coordinator(story: Story) -> Iterator[Finding]:
     if lost:
         count = story.counts[Kind.COORDINATOR_LOST]
         found = story.counts[Kind.COORDINATOR_FOUND]
-        loop = f" and found it {found} times" if found else ""
+        loop = f" and found it {often(found)}" if found else ""
         yield Finding(
             name="coordinator lost",
-            says=f"The client lost its coordinator{f' {count} times' if count > 1 else ''}{loop}.",
+            says=f"The client lost its coordinator {often(count)}{loop}.",
             advice="Look at the broker of that id: whether it was restarted, overloaded, or "
             "unreachable from this client (advertised.listeners).",
             evidence=places_of(lost),
@@ -66,13 +78,22 @@ def coordinator(story: Story) -> Iterator[Finding]:
 
 def _found_elsewhere(story: Story) -> tuple[Event, Event] | None:
     """Two lines of one client that name different coordinators; None if there are none."""
-    before: dict[str, Event] = {}
+    before: dict[tuple[str, bool], Event] = {}
     for event in story.examples.get(Kind.COORDINATOR_FOUND, []):
-        if node := event.details.get("node", ""):
-            first = before.setdefault(event.source or event.client, event)
-            if first.details["node"] != node:
+        if node := _node(event):
+            # A client may write one broker in two ways: with its id, and without.
+            key = event.source or event.client, node.isdecimal()
+            first = before.setdefault(key, event)
+            if _node(first) != node:
                 return first, event
     return None
+
+
+def _node(event: Event) -> str:
+    """The id of the broker that an event names; the whole text if it has no id."""
+    node = event.details.get("id") or event.details.get("node", "")
+    found = _NODE.search(node)
+    return node if found is None else found[found.lastindex or 0]
 
 
 def leader(story: Story) -> Iterator[Finding]:
@@ -91,6 +112,8 @@ def leader(story: Story) -> Iterator[Finding]:
             "log of the member that the coordinator named as leader before.",
             evidence=places_of(waiting),
         )
+    else:
+        yield from _without_assignment(story)
     late = events_of(story, Kind.LEADER_REPLACED)
     if late:
         yield Finding(
@@ -104,10 +127,36 @@ def leader(story: Story) -> Iterator[Finding]:
         )
 
 
+def _without_assignment(story: Story) -> Iterator[Finding]:
+    """Clients had joined, and got no assignment until the group began anew."""
+    waits = [
+        (after.began - each.joined, each)
+        for each, after in pairwise(r for r in story.rebalances if r.side is Side.CLIENT)
+        if each.joined is not None
+        and each.assigned is None
+        and after.began is not None
+        and after.cause in _ANEW
+        and after.began - each.joined >= _STUCK_S
+    ]
+    if waits:
+        longest = max(seconds for seconds, _ in waits)
+        yield Finding(
+            name="leader cannot sync",
+            says=f"A client had joined and got no assignment for {span_text(longest)}, until "
+            f"the group began anew{_times(len(waits))}.",
+            advice="The leader is stuck in its assignor, stopped, or its SyncGroup is refused: "
+            "look at the log of the leader; the coordinator's log names the leader.",
+            known=Known.BOUNDED,
+            evidence=places_of(each for _, each in waits),
+        )
+
+
 def storing(story: Story) -> Iterator[Finding]:
     """The broker could not store the record of the group."""
     begun = [r for r in story.rebalances if r.cause is Cause.STORE_FAILED]
     told = events_of(story, Kind.STORE_FAILED)
+    if not begun and not told:
+        yield from _refused_as_unknown(story)
     if not begun and not told:
         return
     words = " ".join([*(e.text for e in told), *(r.reason for r in begun)])
@@ -139,12 +188,31 @@ def storing(story: Story) -> Iterator[Finding]:
         advice="Bring back the brokers that hold replicas of __consumer_offsets "
         "(min.insync.replicas)."
         if not large
-        else "The record of a group holds the subscriptions and the assignments of all members. "
-        "Use fewer members or topics, or raise max.message.bytes of __consumer_offsets "
-        "(message.max.bytes of the brokers).",
+        else _FEWER,
         known=Known.MEASURED if large or replicas else Known.ASSUMED,
         evidence=places_of(told) or places_of(begun),
     )
+
+
+def _refused_as_unknown(story: Story) -> Iterator[Finding]:
+    """A client's SyncGroup was answered with the error that the coordinator has for a large record.
+
+    For too few replicas the coordinator has another error.
+    """
+    refused = [
+        event
+        for event in story.examples.get(Kind.JOIN_FAILED, [])
+        if ("ync" in event.text) and any(word in event.text for word in _UNKNOWN_ERROR)
+    ]
+    if refused:
+        yield Finding(
+            name="group record too large",
+            says="SyncGroup was answered with UNKNOWN_SERVER_ERROR. The coordinator answers so if "
+            "the record of the group is larger than the broker takes.",
+            advice=f"Look for RecordTooLargeException in the log of the coordinator. {_FEWER}",
+            known=Known.ASSUMED,
+            evidence=places_of(refused),
+        )
 
 
 def replicas_changed(story: Story) -> Iterator[Finding]:

@@ -24,7 +24,8 @@ from kohort.explain.findings import (
     timeout_near,
 )
 from kohort.explain.reading import is_benign
-from kohort.explain.stories import Rebalance, Story
+from kohort.explain.rebalances import Rebalance
+from kohort.explain.stories import Story
 
 STORM_S: Final = 15.0
 """Seconds between two rebalances that are no rest."""
@@ -43,6 +44,11 @@ HIGH_GENERATION: Final = 1_000
 _CALM_S: Final = 60.0
 """A log with fewer rebalances than one in this time shows a group at rest."""
 SLOW_S: Final = 8.0
+_STATIC_IDS: Final = (
+    "Give each process a stable group.instance.id, and a session timeout longer than a restart: "
+    "then a restart costs no rebalance. Or wait for members: scheduled.rebalance.max.delay.ms of "
+    "kohort."
+)
 
 
 def storm(story: Story) -> Iterator[Finding]:
@@ -195,19 +201,49 @@ def restarts(story: Story) -> Iterator[Finding]:
     left = story.counts[Kind.LEFT] + story.counts[Kind.EXPIRED] or story.left_clients.total()
     again = list(story.returned)
     static = any((r.static or 0) > 0 or r.instance for r in story.rebalances)
-    if left < 2 or not again or static:
+    if static:
+        return
+    if left < 2 or not again:
+        yield from _restarted_clients(story)
         return
     yield Finding(
         name="deploy without static ids",
         says=f"{left} members left, and members with the same client ids joined "
         f"({', '.join(sorted(again)[:3])}); none has a group.instance.id. Each restart costs two "
         "rebalances.",
-        advice="Give each process a stable group.instance.id, and a session timeout longer than a "
-        "restart: then a restart costs no rebalance. Or wait for members: "
-        "scheduled.rebalance.max.delay.ms of kohort.",
+        advice=_STATIC_IDS,
         known=Known.BOUNDED,
         evidence=places_of(events_of(story, Kind.LEFT, Kind.EXPIRED))
         or places_of(r for r in story.rebalances if r.cause is Cause.GONE),
+    )
+
+
+def _restarted_clients(story: Story) -> Iterator[Finding]:
+    """Clients left, and joined again with new member ids: their own logs tell both."""
+    left = {
+        event.client: event
+        for event in story.examples.get(Kind.LEAVING, [])
+        if event.client and not any(word in event.text for word in POLL_WORDS)
+    }
+    again = {
+        row.client: row
+        for row in story.rebalances
+        if row.side is Side.CLIENT
+        and row.member
+        and (leave := left.get(row.client)) is not None
+        and row.member != leave.member
+        and (row.began or 0) > (leave.at or 0)
+    }
+    if len(again) < 2:
+        return
+    yield Finding(
+        name="deploy without static ids",
+        says=f"{len(again)} clients left and joined again with new member ids "
+        f"({', '.join(sorted(again)[:3])}); none has a group.instance.id. Each restart costs two "
+        "rebalances.",
+        advice=_STATIC_IDS,
+        known=Known.BOUNDED,
+        evidence=places_of([*left.values(), *again.values()]),
     )
 
 
@@ -285,6 +321,8 @@ def slow_join(story: Story) -> Iterator[Finding]:
     waited = f", as long as {timeout}" if timeout else ""
     gone = [e for e in events_of(story, Kind.REMOVED_LATE, Kind.LEFT) if _at(e, longest.joined)]
     left = f" {gone[0].member or 'A member'} left in the same moment." if gone else ""
+    if longest.waited:
+        left = "".join(f" It waited for {w.member}, which {w.ending}." for w in longest.waited)
     yield Finding(
         name="slow joiner",
         says=f"The coordinator waited {span_text(seconds)} for members to join generation "

@@ -5,7 +5,7 @@ In: a finished `Story`. Out: `Finding` values. Must not know: other rules, files
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from kohort.explain.amounts import Known
@@ -15,14 +15,46 @@ from kohort.explain.findings import (
     POLL_WORDS,
     Finding,
     events_of,
+    often,
     places_of,
     span_text,
     timeout_near,
 )
 from kohort.explain.patterns.settings import is_outside
 from kohort.explain.reading import is_benign
+from kohort.explain.rebalances import Rebalance
 from kohort.explain.stories import Story, gave_nothing_up
 
+_FAILURES: Final = (
+    (
+        ("orrect coordinator", "NotCoordinator", "NOT_COORDINATOR", "ot coordinator"),
+        "the broker was not the coordinator of the group any more.",
+        "This is normal when brokers restart: the client looks for the coordinator and joins "
+        "again. In a loop, look why the group's partition of __consumer_offsets moves.",
+    ),
+    (
+        ("loading the group", "oordinatorLoad", "COORDINATOR_LOAD", "oordinator load"),
+        "the coordinator was still loading the group.",
+        "This is normal after a broker has started. If it lasts, the group's partition of "
+        "__consumer_offsets is large: look whether its compaction runs.",
+    ),
+    (
+        ("oordinator not available", "oordinator is not available", "COORDINATOR_NOT_AVAIL"),
+        "the group had no coordinator that could answer.",
+        "Look at the brokers that hold the group's partition of __consumer_offsets.",
+    ),
+    (
+        ("not aware of this member", "nknown member", "UNKNOWN_MEMBER", "UnknownMember"),
+        "the coordinator did not know the member any more.",
+        "The member was removed before: look for the end of its session or of its poll interval.",
+    ),
+    (
+        ("ebalanc", "REBALANCE", "eneration"),
+        "the group began another rebalance meanwhile.",
+        "This happens once in a while. In a loop, look for the member that begins the rebalances.",
+    ),
+)
+"""Words of lines about failed joins, the reason, the advice."""
 _BACK_S: Final = 5.0
 """A process that was restarted joins only after this time."""
 
@@ -59,7 +91,8 @@ def poll_interval(story: Story) -> Iterator[Finding]:
     count = max(story.counts[Kind.POLL_EXPIRED], len(told))
     yield Finding(
         name="poll interval",
-        says=f"A consumer did not poll within max.poll.interval.ms{bound} and left the group"
+        says=f"{_begin(_named(events, told))} did not poll within max.poll.interval.ms{bound} and "
+        "left the group"
         f"{f', {count} times' if count > 1 else ''}.",
         advice="Processing between two polls takes too long. Take fewer records a poll "
         "(max.poll.records), make processing quicker, or raise max.poll.interval.ms above the "
@@ -80,11 +113,11 @@ def expiry(story: Story) -> Iterator[Finding]:
     after = _after_join(story, expired[0]) if expired else None
     timeout = timeout_near(after) if after is not None else ""
     silent = after is not None and bool(timeout)
+    by_client = not expired and any(e.kind is Kind.SESSION_EXPIRED for e in events)
     yield Finding(
         name="session expired",
         says=(
-            f"The coordinator heard nothing of a member for its session timeout"
-            f"{f', {count} times' if count > 1 else ''}."
+            _session_said(story, expired, count, by_client=by_client)
             + (
                 f" The first time {span_text(after or 0)} after the member had joined: it sent no "
                 f"heartbeat at all ({timeout})."
@@ -92,18 +125,58 @@ def expiry(story: Story) -> Iterator[Finding]:
                 else ""
             )
         ),
-        advice="The process hung, was killed, or its pauses are longer than session.timeout.ms. "
-        "Look for long garbage collections, stopped containers and missing CPU at these times; 45 "
-        "s is today's default."
+        advice=(
+            "The process hung, its pauses are longer than session.timeout.ms, or the coordinator "
+            "was stopped or out of reach. Look for long garbage collections, stopped containers, "
+            "missing CPU and restarts of brokers at these times."
+            if by_client
+            else "The process hung, was killed, or its pauses are longer than session.timeout.ms. "
+            "Look for long garbage collections, stopped containers and missing CPU at these times; "
+            "45 s is today's default."
+        )
         + (
             " A client that expires right after each join never got its assignment: look at its "
             "own log."
             if silent
             else ""
         ),
-        known=Known.ASSUMED if silent else Known.MEASURED,
+        known=Known.ASSUMED if silent or not (expired or by_client) else Known.MEASURED,
         evidence=places_of(events),
     )
+
+
+def _named(events: Iterable[Event], rows: Iterable[Rebalance] = ()) -> str:
+    """The clients or members that these tell, in a sentence."""
+    named = dict.fromkeys(e.instance or e.member or e.client for e in events)
+    named |= dict.fromkeys(r.instance or r.member or r.client for r in rows)
+    names = [name for name in named if name]
+    if not names:
+        return "a consumer"
+    others = len(names) - 1
+    return f"consumer {names[0]}" + f" and {others} other{'s' * (others > 1)}" * (others > 0)
+
+
+def _begin(name: str) -> str:
+    """The name at the beginning of a sentence."""
+    return name[0].upper() + name[1:]
+
+
+def _session_said(story: Story, expired: list[Event], count: int, *, by_client: bool) -> str:
+    """The sentence about sessions that ended; a client sees the end from its own side."""
+    times = f", {often(count)}" if count > 1 else ""
+    if not expired and not by_client:
+        unknown = story.examples.get(Kind.UNKNOWN_MEMBER, [])
+        return (
+            f"The coordinator did not know {_named(unknown)} any more"
+            f"{times}: it had removed the member, most likely for its session timeout."
+        )
+    if not by_client:
+        name = next((e.instance or e.member for e in expired if e.instance or e.member), "a member")
+        return f"The coordinator heard nothing of {name} for its session timeout{times}."
+    events = story.examples.get(Kind.SESSION_EXPIRED, [])
+    waits = [int(ms) / 1_000 for e in events if (ms := e.details.get("ms", "")).isdecimal()]
+    after = f" for {span_text(max(waits))}" if waits else " for its session timeout"
+    return f"{_begin(_named(events))} had no answer from the coordinator{after}{times}."
 
 
 def too_slow(story: Story) -> Iterator[Finding]:
@@ -136,6 +209,7 @@ def short_session(story: Story) -> Iterator[Finding]:
     unknown = events_of(story, Kind.UNKNOWN_MEMBER)
     alive = {e.client for e in unknown} & back.keys()
     if not back:
+        yield from _lived(story)
         return
     client, after = min(back.items(), key=lambda item: item[1])
     yield Finding(
@@ -147,6 +221,30 @@ def short_session(story: Story) -> Iterator[Finding]:
         known=Known.MEASURED if alive else Known.BOUNDED,
         evidence=places_of([*events_of(story, Kind.EXPIRED), *unknown]),
     )
+
+
+def _lived(story: Story) -> Iterator[Finding]:
+    """A client was no member any more and joined again: a process that writes this lives."""
+    events = events_of(story, Kind.SESSION_EXPIRED, Kind.UNKNOWN_MEMBER)
+    told = [event for event in events if event.at is not None]
+    other = (Kind.POLL_EXPIRED, Kind.LEAVING, Kind.LEFT, Kind.EXPIRED, Kind.CLIENT_FENCED)
+    if not told or any(story.counts[kind] for kind in other):
+        return
+    lost = min(event.at for event in told if event.at is not None)
+    again = [r for r in story.rebalances if r.joined is not None and r.joined > lost]
+    if again:
+        after = (again[0].joined or lost) - lost
+        yield Finding(
+            name="session shorter than pauses",
+            says=f"{_begin(_named(told))} was no member any more, and joined again "
+            f"{span_text(after)} later: its process was not dead. It paused for longer than "
+            "session.timeout.ms, or its heartbeats did not arrive.",
+            advice="Raise session.timeout.ms above the longest pause (45 s is today's default), "
+            "and look for the pauses: garbage collection, missing CPU, a stopped container, a "
+            "slow network.",
+            known=Known.ASSUMED,
+            evidence=places_of([*told, again[0]]),
+        )
 
 
 def failed_joins(story: Story) -> Iterator[Finding]:
@@ -183,13 +281,23 @@ def failed_joins(story: Story) -> Iterator[Finding]:
             evidence=places_of(late),
         )
     elif failed:
-        yield Finding(
-            name="join failed",
-            says="A join failed because the group began another rebalance meanwhile.",
-            advice="This happens once in a while. In a loop, look for the member that begins the "
-            "rebalances.",
-            evidence=places_of(failed),
-        )
+        says, advice = _why_failed(failed)
+        yield Finding(name="join failed", says=says, advice=advice, evidence=places_of(failed))
+
+
+def _why_failed(failed: list[Event]) -> tuple[str, str]:
+    """Why a join failed, in a sentence, and the advice: by the words of the lines."""
+    told = [event.reason or event.text for event in failed]
+    for words, says, advice in _FAILURES:
+        if any(word in text for text in told for word in words):
+            return f"A join failed: {says}", advice
+    reason = next((event.reason for event in failed if event.reason), "")
+    return (
+        f"A join failed: {reason[:160].rstrip('.')}."
+        if reason
+        else "A join failed; the lines do not tell why.",
+        "Look at the log of the coordinator of the same time.",
+    )
 
 
 def wrong_use(story: Story) -> Iterator[Finding]:

@@ -17,7 +17,8 @@ from kohort.explain.amounts import Known
 from kohort.explain.causes import Cause
 from kohort.explain.events import Event, Kind
 from kohort.explain.findings import Finding, events_of, places_of
-from kohort.explain.stories import Rebalance, Story
+from kohort.explain.rebalances import Rebalance
+from kohort.explain.stories import Story
 
 _EAGER: Final = frozenset({"range", "roundrobin", "sticky"})
 _COOPERATIVE: Final = "cooperative-sticky"

@@ -13,7 +13,8 @@ from kohort.explain.amounts import Known
 from kohort.explain.causes import Cause
 from kohort.explain.events import Event, Kind
 from kohort.explain.findings import POLL_WORDS, Finding, events_of, places_of, span_text
-from kohort.explain.stories import Rebalance, Story
+from kohort.explain.rebalances import Rebalance
+from kohort.explain.stories import Story
 
 _POD: Final = re.compile(
     r"(?:^|-)[bcdfghjklmnpqrstvwxz2456789]{6,10}-[bcdfghjklmnpqrstvwxz2456789]{5}$"

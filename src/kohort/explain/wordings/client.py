@@ -13,7 +13,14 @@ from kohort.explain.wordings.java import JAVA
 from kohort.explain.wordings.java_details import JAVA_DETAILS
 from kohort.explain.wordings.librdkafka import LIBRDKAFKA
 from kohort.explain.wordings.librdkafka_details import LIBRDKAFKA_DETAILS
-from kohort.explain.wordings.other import BROD, FRANZ_GO, KAFKAJS, SARAMA
+from kohort.explain.wordings.other import (
+    BROD,
+    FRANZ_GO,
+    KAFKA_GO,
+    KAFKAJS,
+    RUBY_KAFKA,
+    SARAMA,
+)
 from kohort.explain.wordings.python import AIOKAFKA, KAFKA_PYTHON
 from kohort.explain.wordings.spark import SPARK
 from kohort.explain.wordings.templates import Wording, wording
@@ -38,6 +45,8 @@ _MAKERS: Final = (
     ("sarama", SARAMA),
     ("KafkaJS", KAFKAJS),
     ("brod", BROD),
+    ("kafka-go", KAFKA_GO),
+    ("ruby-kafka", RUBY_KAFKA),
     ("Spark", SPARK),
     ("Java", (*JAVA, *JAVA_DETAILS, (Kind.JOINING, "(Re-)joining group"))),
 )

@@ -95,9 +95,33 @@ COORDINATOR: Final = (
         "3.7-",
     ),
     (
-        Kind.HOUSEKEEPING,
+        Kind.LOADED,
+        "Loaded member MemberMetadata(memberId=<member>, groupInstanceId=<instance>, "
+        "clientId=<client>, clientHost=<host>, sessionTimeoutMs=<session>, "
+        "rebalanceTimeoutMs=<timeout>, supportedProtocols=<protocols>) in group <group> with "
+        "generation <generation>",
+        "2.7-3.8",
+    ),
+    (
+        Kind.LOADED,
         "Loaded member <member> in group <group> with generation <generation>",
         "2.7-3.8",
+    ),
+    (Kind.EMPTY, "Group <group> generation <generation> is dead and removed", "0.9-0.10"),
+    # Lines that only kohort's broker writes.
+    (
+        Kind.STORE_FAILED,
+        "Writing the <what> of group <group> to __consumer_offsets failed with <reason>",
+        None,
+    ),
+    *(
+        (Kind.HOUSEKEEPING, template, None)
+        for template in (
+            "The connection of member <member> in group <group> was lost while its …",
+            "Metadata of member <member> of group <group> for protocol <protocol> is no …",
+            "Client <client> at <host> was refused by group <group>: its metadata of …",
+            "A request for group <group> was refused: …",
+        )
     ),
     (
         Kind.HOUSEKEEPING,

@@ -83,8 +83,7 @@ JAVA: Final = (
     (Kind.REQUESTED, "Need to revoke partitions <partitions> and re-join the group"),
     (
         Kind.REQUESTED,
-        "Current config state offset <offset> does not match group assignment <other>. Forcing "
-        "rebalance",
+        "Current config state offset <offset> does <reason>. Forcing rebalance",
     ),
     (Kind.JOIN_FAILED, "Attempt to join group failed due to <reason>"),
     (Kind.JOIN_FAILED, "Attempt to join group with generation <sent> failed because <reason>"),

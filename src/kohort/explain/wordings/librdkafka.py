@@ -296,18 +296,31 @@ LIBRDKAFKA: Final = (
     (Kind.PROGRESS, 'Target assignment acked, new current assignment  "<plan>"'),
     (Kind.COORDINATOR_LOST, "ConsumerGroupHeartbeat failed due to coordinator (<node>) <reason>"),
     (Kind.UNKNOWN_MEMBER, "ConsumerGroupHeartbeat failed due to: <reason>: will rejoin the group"),
-    (
-        Kind.COORDINATOR_LOST,
-        "[thrd:GroupCoordinator]: GroupCoordinator/<id>: <node>: Disconnected<reason>",
+    *(
+        (Kind.COORDINATOR_LOST, f"[thrd:GroupCoordinator]: GroupCoordinator<id>: {failure}")
+        for failure in (
+            "<node>: Disconnected<reason>",
+            "<node>: Connect to <address> failed: <reason>",
+            "<node>: Connection setup timed out<reason>",
+            "<node>: Failed to <reason>",
+            "<node>: Receive failed: <reason>",
+            "<node>: Send failed: <reason>",
+            "<node>: <count> request(s) timed out: <reason>",
+            "<node>: Timed out <request> in flight <reason>",
+            "<count> request(s) timed out: <reason>",
+            "Timed out <request> in flight <reason>",
+            "Disconnected<reason>",
+        )
     ),
+    # Requests, answers and states of the connection, with debug=protocol or debug=broker.
+    (Kind.PROGRESS, "[thrd:GroupCoordinator]: GroupCoordinator<id>: …"),
+    (Kind.PROGRESS, "[thrd:GroupCoordinator]: Broadcasting state change"),
+    (Kind.PROGRESS, "Received GroupCoordinatorResponse …"),
+    (Kind.PROGRESS, "Received FindCoordinatorResponse …"),
     (
-        Kind.COORDINATOR_LOST,
-        "[thrd:GroupCoordinator]: GroupCoordinator: <node>: Disconnected<reason>",
+        Kind.HEARTBEAT_REBALANCING,
+        "[thrd:main]: Heartbeat failed: REBALANCE_IN_PROGRESS: <reason>",
     ),
-    (
-        Kind.COORDINATOR_LOST,
-        "[thrd:GroupCoordinator]: GroupCoordinator: <node>: Connect to <address> failed: <reason>",
-    ),
-    (Kind.COORDINATOR_LOST, "[thrd:GroupCoordinator]: GroupCoordinator<id>: <reason>"),
+    (Kind.JOIN_FAILED, "SyncGroupRequest failed: <reason>: actions <actions>"),
     (Kind.REVOKED, 'Group "<group>": group is rebalancing<rest>: <reason>'),
 )

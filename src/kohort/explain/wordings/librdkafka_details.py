@@ -13,7 +13,13 @@ from kohort.explain.events import Kind
 
 _TOLD: Final = (
     (Kind.COORDINATOR_FOUND, 'Group "<group>" management assigned to broker <node>'),
-    (Kind.COORDINATOR_LOST, 'Group "<group>" management unassigned from broker handle <node>'),
+    (Kind.PROGRESS, 'Group "<group>" management unassigned from broker handle <node>'),
+    (Kind.PROGRESS, 'Group "<group>" management reassigned from broker (none) to <node>'),
+    (Kind.PROGRESS, 'Group "<group>" management reassigned from broker :0/internal to <node>'),
+    (Kind.PROGRESS, 'Group "<group>" management reassigned from broker <old>/bootstrap to <node>'),
+    (Kind.PROGRESS, 'Group "<group>" management assigned to broker :0/internal'),
+    (Kind.PROGRESS, 'Group "<group>" management assigned to broker <node>/bootstrap'),
+    (Kind.PROGRESS, 'Group "<group>" changing coordinator -1 -> <coordinator>'),
     (Kind.COORDINATOR_LOST, 'Group "<group>" management reassigned from broker <old> to <node>'),
     (Kind.COORDINATOR_LOST, 'Group "<group>" GroupCoordinator response error: <reason>'),
     (Kind.COORDINATOR_LOST, "FindCoordinator response error: <reason>"),

@@ -1,4 +1,4 @@
-"""Messages of franz-go, sarama, KafkaJS and brod about their groups.
+"""Messages of franz-go, sarama, KafkaJS, brod, kafka-go and ruby-kafka about their groups.
 
 In: nothing. Out: a table for each program. Must not know: frames,
 other programs.
@@ -260,8 +260,11 @@ BROD: Final = (
         "group coordinator (groupId=<group>,memberId=<member>,generation=<generation>,pid=<pid>):…",
     ),
     (Kind.HEARTBEAT_REBALANCING, "re-joining group, reason::rebalance_in_progress"),
+    (Kind.HEARTBEAT_REBALANCING, "re-joining group, reason::RebalanceInProgress"),
     (Kind.UNKNOWN_MEMBER, "re-joining group, reason::unknown_member_id"),
+    (Kind.UNKNOWN_MEMBER, "re-joining group, reason::UnknownMemberId"),
     (Kind.UNKNOWN_MEMBER, "re-joining group, reason::illegal_generation"),
+    (Kind.UNKNOWN_MEMBER, "re-joining group, reason::IllegalGeneration"),
     (Kind.REQUESTED, "re-joining group, reason:<reason>"),
     (Kind.JOIN_FAILED, "failed to join group"),
     (Kind.LEAVING, "Leaving group, reason: <reason>"),
@@ -338,4 +341,57 @@ SARAMA: Final = (
         Kind.COORDINATOR_LOST,
         "client was not authorized to access group <group> while attempting to find coordinator",
     ),
+)
+
+KAFKA_GO: Final = (
+    (Kind.JOINING, "entering loop for consumer group, <group>"),
+    (Kind.JOINED, "Joined group <group> as member <member> in generation <generation>"),
+    (Kind.PROGRESS, "joined group <group> as member <member> in generation <generation>"),
+    (
+        Kind.PROGRESS,
+        "joinGroup succeeded for response, <group>.  generationID=<generation>, memberID=<member>",
+    ),
+    (Kind.JOIN_FAILED, "Failed to join group <group>: <reason>"),
+    (Kind.JOIN_FAILED, "Failed to sync group <group>: <reason>"),
+    (Kind.SYNCED, "sync group finished for group, <group>"),
+    (
+        Kind.SYNCED,
+        "received empty assignments for group, <group> as member <member> for generation "
+        "<generation>",
+    ),
+    (
+        Kind.COORDINATOR_LOST,
+        "Unable to establish connection to consumer group coordinator for group <group>: <reason>",
+    ),
+    (Kind.LEAVING, "Leaving group <group>, member <member>"),
+    (
+        Kind.PROGRESS,
+        "Syncing <count> assignments for generation <generation> as member <member>",
+    ),
+    *(
+        (Kind.PROGRESS, template)
+        for template in (
+            "selected as leader for group, <group>",
+            "using '<assignor>' balancer to assign group, <group>",
+            "assigned member/topic/partitions …",
+            "started heartbeat for group, <group> [<interval>]",
+            "stopped heartbeat for group <group>",
+            "started commit for group <group>",
+            "stopped commit for group <group>",
+        )
+    ),
+)
+
+RUBY_KAFKA: Final = (
+    (Kind.JOINING, "Joining group `<group>`"),
+    (Kind.JOINED, "Joined group `<group>` with member id `<member>`"),
+    (Kind.ADDED, "Partitions assigned for `<topic>`: <numbers>"),
+    (Kind.PROGRESS, "Chosen as leader of group `<group>`"),
+    (Kind.LEAVING, "Leaving group `<group>`"),
+    (Kind.JOIN_FAILED, "Failed to join group; resetting member id and retrying in …"),
+    (Kind.JOIN_FAILED, "Failed to join group; retrying in …"),
+    (Kind.UNKNOWN_MEMBER, "Error sending heartbeat: Kafka::UnknownMemberId"),
+    (Kind.UNKNOWN_MEMBER, "Error sending heartbeat: Kafka::IllegalGeneration"),
+    (Kind.HEARTBEAT_REBALANCING, "Error sending heartbeat: Kafka::RebalanceInProgress"),
+    (Kind.COORDINATOR_LOST, "Error sending heartbeat: <reason>"),
 )
