@@ -44,7 +44,6 @@ _CONTEXT: Final = re.compile(
     r"groupId=([^\]]*)\]"
 )
 _RDKAFKA: Final = re.compile(r"([\w.-]+#consumer-\d+)\b")
-_NUMBERS: Final = ("generation", "members", "static")
 _NOTHING: Final = frozenset({"None", "null", "none", "<nil>", "{}", "(no error)", "Success"})
 _SOME: Final = re.compile(r"^Some\((.*)\)$")
 _ALIKE: Final = frozenset({"kafka-python", "aiokafka", "Java"})
@@ -261,11 +260,12 @@ class LogReader:
         instance, client = take("instance", ""), take("client", "")
         partition = take("partition", "")
         if side is not Side.BROKER:
-            told = (_plain(group), _plain(member), _plain(instance), client)
+            group, member = group and _plain(group), member and _plain(member)
+            told = (group, member, instance and _plain(instance), client)
             group, member, instance, client = _in_context(frame, *told)
             versions = None
         else:
-            instance = _plain(instance)
+            instance = instance and _plain(instance)
             if not partition and "[GroupCoordinator id=" in text:
                 partition = _partition_in(text)
             versions = versions_of(versions, text) if wording.reasoned else versions
@@ -282,7 +282,11 @@ class LogReader:
         elif kind is not Kind.GROUP_CHOSEN:  # the next line that names one is about it
             group = self._group_of_line(key, home)
         at = None if at is None else self._on_its_day(key, at, dated=dated)
-        generation, members, static = (take(name, "") for name in _NUMBERS)
+        generation, members, static = (
+            take("generation", ""),
+            take("members", ""),
+            take("static", ""),
+        )
         named = (group, home, member, instance, client)
         numbers = (
             int(generation) if generation else None,
@@ -290,11 +294,10 @@ class LogReader:
             int(static) if static else None,
         )
         state, reason = take("state", ""), take("reason", "")
+        reason = reason and ("" if reason.startswith("{'") else _plain(reason))  # '{': an object
         line = (kind, side, place, text[:_MOST_TEXT], at, dated, source, maker, versions)
         # This takes half the time of a call with the names of the fields.
-        return tuple.__new__(
-            Event, (*line, *named, *numbers, state, reason and _plain(reason), values)
-        )
+        return tuple.__new__(Event, (*line, *named, *numbers, state, reason, values))
 
     def _note_group(self, key: str, group: str, home: int | None) -> None:
         """Note the group of a line for later lines without one."""
@@ -348,8 +351,8 @@ def _in_context(
     text = frame.text
     if "groupId=" in text and (found := _CONTEXT.search(text)):
         named, client, context_group = found.groups()
-        client, group = _plain(client), group or _plain(context_group)
-        instance = instance or _plain(named or "")
+        group = group or _plain(context_group)
+        instance = instance or (_plain(named) if named else "")
     elif "#consumer-" in text and (found := _RDKAFKA.search(text)):
         client = found[1]
     beside = frame.fields.get
@@ -415,8 +418,8 @@ def is_benign(event: Event) -> bool:
 
 
 def _plain(text: str) -> str:
-    """``Some(x)`` as ``x``; empty for ``None``, ``null`` and the fields of an object."""
-    if not text or text in _NOTHING or text.startswith("{'"):
+    """``Some(x)`` as ``x``; empty for ``None`` and ``null``."""
+    if text in _NOTHING:
         return ""
     if text.startswith("Some(") and (found := _SOME.match(text)):
         return found[1]
