@@ -245,3 +245,38 @@ def test_lines_of_two_more_clients() -> None:
         "INFO [[carts] {}:] Joining group `carts`",
         f"INFO [[carts] {{}}:] Joined group `carts` with member id `{who}`",
     ) == [Kind.UNKNOWN_MEMBER, Kind.JOINING, Kind.JOINED]
+
+
+def test_a_line_that_was_cut_in_the_name_of_its_thread_is_read() -> None:
+    (stable,) = events(
+        "2026-03-01 12:00:00,000 INFO [GroupCoordinator 0]: Stabilized group g generation 8 "
+        "(__consumer_offsets-7) (kafka.coordinator.group.GroupCoordinator) [data-plane-k"
+    )
+    assert (stable.kind, stable.generation) == (Kind.STABILIZED, 8)
+
+
+def test_a_rebalance_without_its_first_line_has_the_likely_cause_of_the_line_before() -> None:
+    who = member("app", 1)
+    found = explain(
+        (
+            f"[2026-03-01 12:00:00,000] INFO [GroupCoordinator 1]: Member {who} in group g has "
+            "failed, removing it from the group (kafka.coordinator.group.GroupCoordinator)",
+            "[2026-03-01 12:00:00,100] INFO [GroupCoordinator 1]: Stabilized group g generation 8 "
+            "(__consumer_offsets-3) with 1 members (kafka.coordinator.group.GroupCoordinator)",
+        )
+    )
+    (row,) = found.story.rebalances
+    assert (row.cause, row.member, row.certain) == (Cause.EXPIRED, who, False)
+
+
+def test_the_file_of_a_logger_tells_aiokafka_from_the_other_clients() -> None:
+    found = explain(
+        (
+            '{"timestamp": "2026-03-01T12:00:00Z", "message": "(Re-)joining group g", '
+            '"file_name": "group_coordinator.py", "level": "INFO"}',
+            '{"timestamp": "2026-03-01T12:00:01Z", "message": "Sending JoinGroup '
+            "(JoinGroupRequest_v5(group='g')) to coordinator 0\", "
+            '"file_name": "group_coordinator.py", "level": "DEBUG"}',
+        )
+    )
+    assert found.makers == "aiokafka"

@@ -47,6 +47,12 @@ from kohort.explain.trace import trace
 from kohort.history.fewest_moves import fewest_moves
 from kohort.model.errors import ConfigError
 
+_COLUMNS: Final = (
+    *("WHEN", "GENERATION", "BECAUSE", "MEMBER", "JOIN", "WAITED FOR", "LEADER", "MEMBERS"),
+    *("MOVED", "NEEDLESS", "STOPPED", "COST", "AGAIN"),
+)
+_IF_KNOWN: Final = frozenset({"WAITED FOR", "MOVED", "NEEDLESS", "STOPPED", "COST", "AGAIN"})
+"""Columns that are left out if no rebalance has a value for them."""
 _SHOWN: Final = 20
 """Rebalances in the table of a group."""
 
@@ -121,11 +127,14 @@ def _lines(explained: Explained, width: int | None) -> Iterator[str]:
     yield wrapped(_headline(explained), width)
     rows = list(story.rebalances)[-_SHOWN:]
     if rows:
-        waits = any(each.waited for each in rows)
-        moves = any(each.moved is not None or each.stops for each in rows)
-        columns = ["WHEN", "GENERATION", "BECAUSE", "MEMBER", "JOIN", *["WAITED FOR"] * waits]
-        columns += ["LEADER", "MEMBERS", *["MOVED", "NEEDLESS", "STOPPED", "COST", "AGAIN"] * moves]
-        yield table(columns, (_row(each, story, waits, moves) for each in rows), width=width)
+        cells = [_row(each, story) for each in rows]
+        shown = [
+            place
+            for place, name in enumerate(_COLUMNS)
+            if name not in _IF_KNOWN or any(row[place] != MISSING for row in cells)
+        ]
+        names = [_COLUMNS[place] for place in shown]
+        yield table(names, ([row[place] for place in shown] for row in cells), width=width)
     if story.total > len(rows):
         yield f"… and {story.total - len(rows):,} rebalances before these"
     for finding in explained.findings:
@@ -152,35 +161,36 @@ def _headline(explained: Explained) -> str:
     if story.first is not None and story.last is not None and story.last > story.first:
         span = f" in {span_text(story.last - story.first)}"
     told = [(cause, n) for cause, n in story.causes.most_common() if "does not tell" not in cause]
-    why = f", mostly because {told[0][0].value}" if told and story.total > 1 else ""
-    why = f", because {told[0][0].value}" if told and story.total == 1 else why
+    why = ""
+    if told:
+        cause, times = told[0]
+        share = "" if times == story.total else "mostly " if 2 * times > story.total else "partly "
+        why = f", {share}because {cause.value}"
     worst = f"; first of all: {explained.findings[0].name}" if explained.findings else ""
     when = f" (from {_time(story.first, story.dated)})" if story.first is not None else ""
     return f"{name}: {count}{span}{why}{worst}{when}. Written by {explained.makers}."
 
 
-def _row(each: Rebalance, story: Story, waits: bool, moves: bool) -> tuple[object, ...]:
+def _row(each: Rebalance, story: Story) -> tuple[object, ...]:
+    """The cells under `_COLUMNS`."""
     join = MISSING if each.join_s is None else span_text(each.join_s)
     if each.join_s is not None and each.join_s >= 8 and (name := timeout_near(each.join_s)):
         join += f" ({name.split(',')[0]})"
     because = cause_text(each)
     if each.client_reason:
         because += f": {safe(each.client_reason)[:40]}"
-    more = [
-        MISSING if each.moved is None else each.moved,
-        MISSING if each.needless is None else each.needless,
-        *(text or MISSING for text in costs_text(each)),
-    ]
     return (
         _time(each.began if each.began is not None else each.ended, story.dated),
         MISSING if each.generation is None else each.generation,
         because,
         safe(member_text(each))[:72] or MISSING,
         join,
-        *((safe(waited_text(each))[:96] or MISSING,) if waits else ()),
+        safe(waited_text(each))[:96] or MISSING,
         MISSING if each.leader_s is None else span_text(each.leader_s),
         MISSING if each.members is None else each.members,
-        *(more if moves else ()),
+        MISSING if each.moved is None else each.moved,
+        MISSING if each.needless is None else each.needless,
+        *(text or MISSING for text in costs_text(each)),
     )
 
 

@@ -84,10 +84,12 @@ def waited_text(each: Rebalance) -> str:
 
     A round with its end in the moment in which a member left waited for that member: likely.
     """
-    return ", ".join(
-        f"{waited.member} {waited.ending.value}{' (likely)' * (waited.known is not Known.MEASURED)}"
-        for waited in each.waited
-    )
+    if not each.waited:
+        return ""
+    first, others = each.waited[0], len(each.waited) - 1
+    more = f" and {others} more" * (others > 0)
+    likely = " (likely)" * (first.known is not Known.MEASURED)
+    return f"{first.member}{more} {first.ending.value}{likely}"
 
 
 def rebalance_text(each: Rebalance) -> str:

@@ -59,7 +59,7 @@ _FRAME_LENGTH: Final = 160
 _COMPOSE: Final = re.compile(r"([A-Za-z0-9][\w.@-]*) +\| (?=\S)")
 _POD: Final = re.compile(r"\[?pod/([^\s\]]+)\]? ")
 _LOGGER: Final = re.compile(
-    r"\((?:[a-z]\w*\.)+[\w$]+(?::\d+)?\)(?:\s*\[[^\]]*\]| - \w+=.*)?[\"'`*]*,?$|"
+    r"\((?:[a-z]\w*\.)+[\w$]+(?::\d+)?\)(?:\s*\[[^\]]*\]?| - \w+=.*)?[\"'`*]*,?$|"
     r"\((?:kafka|org\.apache)\.[\w.$]*$"
 )
 """The logger behind a message, with the thread or with pairs such as ``app=connect`` behind it; a

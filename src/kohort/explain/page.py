@@ -21,8 +21,10 @@ from kohort.explain.picture import Cursor, picture_of
 from kohort.explain.rebalances import Rebalance
 from kohort.explain.stories import Story
 
-_WIDE: Final = frozenset({2, 3})
+_WIDE: Final = frozenset({"Because", "Member", "Waited for"})
 """The columns with long texts."""
+_LONG: Final = 20
+"""A table with more rows scrolls."""
 _NARROW: Final = ' class="narrow"'
 _LAG: Final = (
     "Lag: records behind the commits. The end of a log at a time is that of its records that are "
@@ -89,11 +91,11 @@ def data_text(value: Any) -> str:
 def _group(each: Explained, headline: str, number: int, stamp: Stamp) -> Iterator[str]:
     story = each.story
     yield f"<h2>{escape(story.group) or 'A group without a name'}</h2><p>{escape(headline)}</p>"
-    yield from _findings(each)
     rows = list(story.rebalances)
     if rows:
         yield from _picture(story, number)
         yield from _table(story, rows, number, stamp)
+    yield from _findings(each)
 
 
 def _findings(each: Explained) -> Iterator[str]:
@@ -109,14 +111,20 @@ def _findings(each: Explained) -> Iterator[str]:
 
 
 def _table(story: Story, rows: list[Rebalance], number: int, stamp: Stamp) -> Iterator[str]:
+    """The rebalances, without columns of which no row has a value."""
+    table = [
+        (stamp(r.began if r.began is not None else r.ended, story.dated), *rebalance_cells(r))
+        for r in rows
+    ]
     heads = ("When", *REBALANCE_COLUMNS)
-    yield '<div class="scroll"><table><tr>' + "".join(f"<th>{h}</th>" for h in heads) + "</tr>"
-    for row, each in enumerate(rows):
-        began = each.began if each.began is not None else each.ended
-        cells = (stamp(began, story.dated), *rebalance_cells(each))
+    shown = [column for column in range(len(heads)) if any(cells[column] for cells in table)]
+    long = " long" if len(rows) > _LONG else ""
+    yield f'<div class="scroll{long}"><table><tr>'
+    yield "".join(f"<th>{heads[column]}</th>" for column in shown) + "</tr>"
+    for row, cells in enumerate(table):
         told = "".join(
-            f"<td{'' if column in _WIDE else _NARROW}>{escape(cell)}</td>"
-            for column, cell in enumerate(cells)
+            f"<td{'' if heads[column] in _WIDE else _NARROW}>{escape(cells[column])}</td>"
+            for column in shown
         )
         yield f'<tr id="g{number}r{row}">{told}</tr>'
     yield "</table></div>"

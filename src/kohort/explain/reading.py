@@ -65,7 +65,7 @@ _LINES_OF_A_RECORD: Final = 5
 """A line without a time has the time of the line before, up to so many lines before."""
 _TIMELESS: Final = 100
 """After so many lines without a time, the log has none: nobody looks for it any more."""
-_LOGGERS: Final = ("logger", "logger_name", "name")
+_LOGGERS: Final = ("logger", "logger_name", "name", "file_name", "filename", "module")
 
 
 @dataclass(slots=True)
@@ -315,10 +315,12 @@ class LogReader:
             return "Java"
         if frame.fields:
             text += " ".join(str(frame.fields.get(name, "")) for name in _LOGGERS)
-        if maker == "aiokafka" or "aiokafka" in text:
+        if maker == "aiokafka" or "aiokafka" in text or "group_coordinator" in text:
             self._aiokafka = True
-        elif maker == "Java":
+        elif maker == "Java" and "Request_v" not in text:
             return "kafka-python" if "kafka.coordinator" in text else maker
+        if maker == "Java":
+            maker = "kafka-python"  # the names of requests end so in Python only
         return "aiokafka" if self._aiokafka else maker
 
     def _group_of_line(self, key: str, home: int | None) -> str:

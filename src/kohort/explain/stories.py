@@ -244,7 +244,18 @@ class Story:
         """The fields of the open rebalance; of a new one if no line told its beginning."""
         if self._open is None:
             self._open = {"side": Side.BROKER, "cause": Cause.UNTOLD, "place": event.place}
+            if (likely := self._likely(event)) is not None:
+                self._open |= {"cause": likely.cause, "member": likely.member, "certain": False}
+                self._open["client"] = client_of(likely.member)
         return self._open
+
+    def _likely(self, event: Event) -> Reason | None:
+        """The member that left, expired or joined right before, as the reason of a rebalance."""
+        culprit = self._culprit
+        if culprit is None or not _soon(culprit, event):
+            return None
+        cause = Cause.TOO_SLOW if gave_nothing_up(culprit) else _CULPRITS[culprit.kind]
+        return Reason(cause, culprit.member, culprit.instance)
 
     def _note_culprit(self, event: Event) -> None:
         self._culprit = event
@@ -278,10 +289,8 @@ class Story:
     def _begun(self, event: Event) -> dict[str, Any]:
         told = reason_of(event.reason)
         certain, culprit = True, self._culprit
-        if told.cause is Cause.UNTOLD and culprit is not None and _soon(culprit, event):
-            cause = Cause.TOO_SLOW if gave_nothing_up(culprit) else _CULPRITS[culprit.kind]
-            told = Reason(cause, culprit.member, culprit.instance)
-            certain = False
+        if told.cause is Cause.UNTOLD and (likely := self._likely(event)) is not None:
+            told, certain = likely, False
         host = ""
         if told.cause is Cause.LEFT and culprit is not None and culprit.member == told.member:
             host = culprit.details.get("host", "")

@@ -322,7 +322,8 @@ def slow_join(story: Story) -> Iterator[Finding]:
     gone = [e for e in events_of(story, Kind.REMOVED_LATE, Kind.LEFT) if _at(e, longest.joined)]
     left = f" {gone[0].member or 'A member'} left in the same moment." if gone else ""
     if longest.waited:
-        left = "".join(f" It waited for {w.member}, which {w.ending}." for w in longest.waited)
+        who = " and ".join(waited.member for waited in longest.waited)
+        left = f" It waited for {who}, which {longest.waited[0].ending}."
     yield Finding(
         name="slow joiner",
         says=f"The coordinator waited {span_text(seconds)} for members to join generation "
