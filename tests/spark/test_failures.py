@@ -104,6 +104,15 @@ def test_an_error_of_a_task_without_a_message_of_its_own_is_the_last_line_of_its
             "this user may not write /lake/data; give the user the right to write the folder",
         ),
         (
+            "PermissionError: [Errno 13] Failed to open local file '/lake/data/t/0/a.parquet'. "
+            "Detail: [errno 13] Permission denied",
+            "this user may not write /lake/data/t/0/a.parquet; give the user the right",
+        ),
+        (
+            "java.io.FileNotFoundException: /lake/_kohort/.1.tmp (Permission denied)",
+            "this user may not write /lake/_kohort/.1.tmp; give the user the right",
+        ),
+        (
             "kohort.client.errors.RequestFailed: "
             + str(RequestFailed(ErrorCode.GROUP_AUTHORIZATION_FAILED, "group lake")),
             "group lake: the broker answered GROUP_AUTHORIZATION_FAILED (30): the user of this "

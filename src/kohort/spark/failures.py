@@ -24,10 +24,15 @@ _CONFIG_ERROR: Final = re.compile(r"kohort\.model\.errors\.ConfigError: (.+)")
 _KOHORT_ERROR: Final = re.compile(r"kohort\.[a-z_.]+\.[A-Za-z]+: (.+)")
 _SPARK_ERROR: Final = re.compile(r"pyspark\.errors\.[a-z_.]+\.[A-Za-z]+: (.+)")
 _PYTHON_ERROR: Final = re.compile(r"^([A-Za-z_.]*(?:Error|Exception|Interrupt)\b.*)$", re.MULTILINE)
+_PLACE: Final = r"(?:open local file '(?P<arrow>[^'\n]+)'[^\n]*|(?P<java>/[^\n()]*) \()?"
+"""The file in an error of Arrow or Java; Python names it behind the error."""
 _FULL: Final = re.compile(
-    r"(?:No space left on device|Disk quota exceeded|File too large|disk is full)(?:: '([^'\n]+)')?"
+    _PLACE + r"(?:No space left on device|Disk quota exceeded|File too large|disk is full)"
+    r"(?:: '(?P<other>[^'\n]+)')?"
 )
-_REFUSED: Final = re.compile(r"(?:Permission denied|Read-only file system)(?:: '([^'\n]+)')?")
+_REFUSED: Final = re.compile(
+    _PLACE + r"(?:Permission denied|Read-only file system)(?:: '(?P<other>[^'\n]+)')?"
+)
 _NO_ACL: Final = "_AUTHORIZATION_FAILED ("
 _TASK_ENDED: Final = re.compile(r"Python worker exited unexpectedly \([^)]*\)")
 _SOURCE_ENDED: Final = re.compile(
@@ -99,20 +104,23 @@ def _sentence(text: str) -> str:
 
 
 def _about_disk(text: str) -> str | None:
-    full = _FULL.search(text)
+    full, refused = _FULL.search(text), _REFUSED.search(text)
     if full is not None:
-        where = f" under {full[1]}" if full[1] else ""
+        where = f" under {place}" if (place := _place(full)) else ""
         return (
             f"no space is left on the disk{where}; free some (--output has the table and the "
             f"checkpoints, the temporary folder has files of Spark): {AGAIN}"
         )
-    refused = _REFUSED.search(text)
     if refused is not None:
         return (
-            f"this user may not write {refused[1] or 'a file'}; give the user the right to write "
-            f"the folder and all below it (--output, the temporary folder of Spark): {AGAIN}"
+            f"this user may not write {_place(refused) or 'a file'}; give the user the right to "
+            f"write the folder and all below it (--output, the temporary folder of Spark): {AGAIN}"
         )
     return None
+
+
+def _place(found: re.Match[str]) -> str | None:
+    return found["arrow"] or found["java"] or found["other"]
 
 
 def _about_process(text: str) -> str | None:

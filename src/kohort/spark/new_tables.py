@@ -28,7 +28,7 @@ from kohort.spark.rowwise import apply_sql
 from kohort.spark.source import schema_of
 from kohort.spark.state.sink import state_columns
 from kohort.spark.state.stage import Loaded
-from kohort.spark.table import DELTA, kind_of, open_ledger
+from kohort.spark.table import DELTA, kind_of, kind_to_write, open_ledger
 
 
 def is_begun(
@@ -45,7 +45,7 @@ def is_begun(
     Raises:
         ConfigError, LedgerError: as ``open_ledger``; or the table has other partition columns.
     """
-    if kind_of(directory) is None:
+    if kind_to_write(directory) is None:
         return False
     with closing(open_ledger(directory, group_id, kind)) as ledger:
         begun = ledger.described("schema") is not None

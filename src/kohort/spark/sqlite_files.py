@@ -73,6 +73,23 @@ def explaining(path: Path) -> Iterator[None]:
         raise LedgerError(explained(path, error)) from error
 
 
+def check_in_place(path: Path, opened: os.stat_result) -> None:
+    """Raise LedgerError if the open file of a ledger was removed or replaced.
+
+    SQLite would write on into a file that has no name any more.
+    """
+    try:
+        in_place = os.path.samestat(opened, path.stat())
+    except FileNotFoundError:
+        in_place = False
+    if not in_place:
+        raise LedgerError(
+            f"{path} was removed or replaced under this application: nothing of this batch was "
+            "committed; only the ledger knows the committed files of the table: end all its "
+            "applications, bring back the ledger and the files beside it, and start again"
+        )
+
+
 def connect(path: Path) -> sqlite3.Connection:
     """A connection that writes; a commit is on disk before it returns.
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import sqlite3
 import threading
 import time
@@ -41,7 +42,7 @@ from kohort.spark.offsets import OwnedRange
 from kohort.spark.one_host import OneHost
 from kohort.spark.partition_columns import PARTITION_BY, NewTable
 from kohort.spark.planning import Piece
-from kohort.spark.sqlite_files import connect, connect_for_reading, explaining
+from kohort.spark.sqlite_files import check_in_place, connect, connect_for_reading, explaining
 from kohort.spark.sqlite_tables import (
     SCHEMA,
     add_parts,
@@ -87,6 +88,8 @@ class SqliteLedger(QueryNotes):
     names_files_of_pieces: Final = True
     _host: OneHost | None = None
     """Keeps other hosts out; None for a reader."""
+    _opened: os.stat_result
+    """The file that a writer opened."""
 
     def __init__(self, directory: Path, group_id: str) -> None:
         path = directory / LEDGER_PATH
@@ -99,7 +102,9 @@ class SqliteLedger(QueryNotes):
                 f"cannot write to the output directory {directory}: {error.strerror}; "
                 "name a directory that this user may make or write, on a disk with free space"
             ) from error
-        self._begin(path, connect(path), group_id)
+        connection = connect(path)
+        self._opened = path.stat()
+        self._begin(path, connection, group_id)
 
     @classmethod
     def of_table(cls, directory: Path) -> SqliteLedger:
@@ -471,6 +476,7 @@ class SqliteLedger(QueryNotes):
                 connection.execute("BEGIN IMMEDIATE")
                 if self._host is not None:
                     self._host.check()
+                    check_in_place(self._path, self._opened)
                 yield connection
                 connection.execute("COMMIT")
             except BaseException:

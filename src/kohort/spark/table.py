@@ -29,7 +29,7 @@ from kohort.spark.layout import (
 from kohort.spark.ledger import Ledger
 from kohort.spark.one_host import OneHost
 from kohort.spark.partition_columns import NewTable
-from kohort.spark.postgres_note import DatabaseNote, noted_database, wanting_psycopg
+from kohort.spark.postgres_note import NOTE, DatabaseNote, noted_database, wanting_psycopg
 from kohort.spark.sqlite_ledger import LEDGER_PATH, SqliteLedger, path_of
 
 if TYPE_CHECKING:
@@ -68,6 +68,28 @@ def kind_of(directory: Path) -> str | None:
     return DELTA
 
 
+def kind_to_write(directory: Path) -> str | None:
+    """The kind of the table that is there, None for no table.
+
+    Raises:
+        ConfigError: there are two kinds, or data files without a ledger.
+    """
+    # Data is looked for first: a table that is made meanwhile has its ledger before its data.
+    has_data = any(
+        partition_of_file(path.relative_to(directory).as_posix())
+        for path in (directory / DATA).rglob("*.parquet")
+    )
+    kind = kind_of(directory)
+    if kind is None and has_data:
+        raise ConfigError(
+            f"{directory} has data files of a table, but its ledger is gone ({DELTA_LOG}, "
+            f"{LEDGER_PATH} or {NOTE}): bring the newest ledger back, since only the ledger knows "
+            "the committed files; or name another output directory, and another group to read the "
+            "topic again"
+        )
+    return kind
+
+
 def open_ledger(
     directory: Path,
     group_id: str | None = None,
@@ -86,11 +108,11 @@ def open_ledger(
         new: the columns of a table that is made; None for those that every table has.
 
     Raises:
-        ConfigError: there is no table, it has another kind, another group or another host writes
-            it, or the directory cannot be written.
+        ConfigError: there is no table, its ledger is gone, it has another kind, another group or
+            another host writes it, or the directory cannot be written.
         LedgerError: the file is not a ledger of this version.
     """
-    there = kind_of(directory)
+    there = kind_of(directory) if group_id is None else kind_to_write(directory)
     if kind not in (None, there or kind):
         raise ConfigError(
             f"{directory} holds a table of kind {there}, not {kind}: leave --table out, or name "

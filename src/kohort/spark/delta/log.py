@@ -58,6 +58,7 @@ _TYPE: Final = re.compile(
     r"|decimal\(\d+,\d+\)"
 )
 # Checkpoints are made in a step of their own: if one fails, the commit has succeeded already.
+_COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
 _NO_HOOKS: Final = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 
 
@@ -424,16 +425,27 @@ class DeltaLog:
             return -1
 
     def _unreadable(self, error: Exception) -> str:
+        if not is_delta(self.directory):
+            return self._removed()
         return (
             f"the log of the Delta table in {self.directory} cannot be read: {_line(error)}; if "
             f"the machine lost its power, and the newest file in {self._folder} is cut off, remove "
             "that file: its commit was never reported as done"
         )
 
+    def _removed(self) -> str:
+        return (
+            f"the log of the Delta table in {self.directory} was removed: nothing was committed; "
+            "only the log knows the committed files of the table: end all its applications, bring "
+            f"{self._folder} back, and start again"
+        )
+
     def _unwritable(self, error: Exception) -> str:
+        if not is_delta(self.directory):
+            return self._removed()
         return (
             f"the log of the Delta table in {self.directory} cannot be written: {_line(error)}; "
-            "whether this batch was committed is not known here, and the next start finds out; "
+            "whether the change was committed is not known here, and the next start finds out; "
             "free space on the disk, or give this user the right to write, and start the "
             "application again"
         )
@@ -453,8 +465,9 @@ def _missing_fields(there: Collection[str], schema: str) -> list[Field]:
 
 
 def _line(error: Exception) -> str:
-    """The error without the stack trace that deltalake may append."""
-    return str(error).split("\n   0:", maxsplit=1)[0].strip()
+    """The error in one line, without the colours and the stack trace of deltalake."""
+    told = _COLOUR.sub("", str(error).split("\n   0:", maxsplit=1)[0])
+    return ": ".join(part.strip() for part in told.replace("↳", "\n").split("\n") if part.strip())
 
 
 def _known(values: Mapping[str, Any] | None) -> dict[str, Any]:
