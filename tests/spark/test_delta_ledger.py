@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
-import resource
-import shutil
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -493,30 +491,3 @@ class Raises:
 
     def __call__(self, *args: object, **more: object) -> None:
         raise self.error
-
-
-def test_a_log_that_cannot_be_written_is_one_line_and_the_ledger_works_again(
-    tmp_path: Path,
-) -> None:
-    """The error of deltalake has lines, arrows and colours; only its first line was told."""
-    ledger = open_delta(tmp_path)
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
-    try:
-        with pytest.raises(
-            LedgerError, match=r"cannot be written: .*File too large.*start"
-        ) as told:
-            ledger.acquire([A], 1, "m")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert not {"\n", "\x1b", "↳"} & set(str(told.value))
-    assert ledger.acquire([A], 1, "m")[A].position is None
-    ledger.close()
-
-
-def test_a_log_that_is_removed_stops_the_application(world: DeltaWorld) -> None:
-    _, steps = start(world)
-    run_until(steps, "sunk")
-    shutil.rmtree(world.directory / "_delta_log")
-    with pytest.raises(LedgerError, match=r"was removed: nothing was committed.*bring .* back"):
-        run_until(steps, "idle")

@@ -68,23 +68,6 @@ def test_each_owner_gets_the_next_fence_number_and_is_stored(ledger: SqliteLedge
     assert position.next_offset is None
 
 
-@pytest.mark.parametrize("replaced", [False, True])
-def test_a_file_that_is_removed_or_replaced_stops_its_writer(
-    ledger: SqliteLedger, tmp_path: Path, replaced: bool
-) -> None:
-    """SQLite wrote on into the file without a name: rows that nobody ever saw."""
-    own(ledger, A)
-    ledger.intend("app", [piece(A, 0, 10, 1)])
-    path = tmp_path / LEDGER_PATH
-    copy = path.with_suffix(".copy")
-    shutil.copy(path, copy)
-    path.unlink()
-    if replaced:
-        copy.rename(path)
-    with pytest.raises(LedgerError, match=r"was removed or replaced.*nothing of this batch was"):
-        ledger.commit("app", [])
-
-
 def test_a_first_position_is_set_once_and_only_under_the_owner_s_fence(
     ledger: SqliteLedger,
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from contextlib import closing
 from pathlib import Path
 
@@ -34,21 +33,6 @@ def test_a_new_table_is_a_delta_table(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="holds no kohort table, neither _delta_log nor"):
         open_ledger(tmp_path / "none")
     assert not (tmp_path / "none").exists()
-
-
-@pytest.mark.parametrize("kind", ["parquet", "delta"])
-def test_data_files_without_their_ledger_are_no_new_table(tmp_path: Path, kind: str) -> None:
-    """Before, another table was begun, and nobody read the files of the first one any more."""
-    open_ledger(tmp_path, "g", kind).close()
-    file = tmp_path / "data" / "t" / "0" / "a.parquet"
-    file.parent.mkdir(parents=True)
-    file.touch()
-    open_ledger(tmp_path, "g").close()
-    for folder in ("_delta_log", "_kohort"):
-        shutil.rmtree(tmp_path / folder, ignore_errors=True)
-    with pytest.raises(ConfigError, match="has data files of a table, but its ledger is gone"):
-        open_ledger(tmp_path, "g", kind)
-    assert [*tmp_path.rglob("*.*")] == [file]
 
 
 def test_a_directory_in_which_two_kinds_were_begun_at_once_is_refused(tmp_path: Path) -> None:
