@@ -15,6 +15,7 @@ from tests.spark.fake_engine import FakeTopics, run_until
 
 from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
+from kohort.spark.layout import COMPACTED
 from kohort.spark.ledger import LedgerError
 from kohort.spark.sqlite_ledger import LEDGER_PATH, SqliteLedger
 from kohort.spark.table import open_ledger
@@ -68,11 +69,21 @@ def test_a_file_that_is_removed_or_replaced_stops_its_writer(
     ledger.close()
 
 
-@pytest.mark.parametrize("kind", ["parquet", "delta"])
-def test_data_files_without_their_ledger_are_no_new_table(tmp_path: Path, kind: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "path"),
+    [
+        ("parquet", "data/t/0"),
+        ("delta", "data/t/0"),
+        ("delta", "data/shared"),
+        ("delta", COMPACTED),
+    ],
+)
+def test_data_files_without_their_ledger_are_no_new_table(
+    tmp_path: Path, kind: str, path: str
+) -> None:
     """Before, another table was begun, and nobody read the files of the first one any more."""
     open_ledger(tmp_path, "g", kind).close()
-    file = tmp_path / "data" / "t" / "0" / "a.parquet"
+    file = tmp_path / path / "a.parquet"
     file.parent.mkdir(parents=True)
     file.touch()
     open_ledger(tmp_path, "g").close()

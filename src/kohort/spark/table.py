@@ -76,8 +76,10 @@ def kind_to_write(directory: Path) -> str | None:
     """
     # Data is looked for first: a table that is made meanwhile has its ledger before its data.
     has_data = any(
-        partition_of_file(path.relative_to(directory).as_posix())
-        for path in (directory / DATA).rglob("*.parquet")
+        path.relative_to(directory).as_posix().startswith((f"{SHARED}/", f"{COMPACTED}/"))
+        or partition_of_file(path.relative_to(directory).as_posix())
+        for folder in (DATA, COMPACTED)
+        for path in (directory / folder).rglob("*.parquet")
     )
     kind = kind_of(directory)
     if kind is None and has_data:
