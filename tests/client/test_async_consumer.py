@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import linecache
 import random
 import re
+import sys
 import threading
+from asyncio import format_helpers
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from tests.client.one_consumer import TP0, TP1, committed, make, write
@@ -47,7 +51,13 @@ def play(piece: Callable[[], Coroutine[Any, Any, None]]) -> None:
         others = asyncio.all_tasks() - {asyncio.current_task()}
         assert not others
 
-    asyncio.run(watched(), debug=True)
+    # Debug mode keeps the stack that made each future, which costs more than the tests themselves.
+    with (
+        patch.object(sys, "tracebacklimit", 1, create=True),
+        patch.object(linecache, "checkcache", lambda _name=None: None),
+        patch.object(format_helpers, "extract_stack", lambda _frame=None, _limit=None: None),
+    ):
+        asyncio.run(watched(), debug=True)
     assert not complaints
 
 

@@ -22,6 +22,7 @@ from kohort.engine.resource_protocol import EVERY, resource_protocol
 from kohort.model.errors import ConfigError
 from kohort.model.ids import ProtocolName
 from kohort.model.join import JoinProtocol
+from kohort.policies import resource_groups
 from kohort.policies.resource_groups import ResourceAssigner, Sharer
 
 MakeCrew = Callable[..., Crew]
@@ -238,7 +239,10 @@ def test_wrong_names_are_told_and_the_known_resources_are_shared_out(
     crew.settled(6, 7)
 
 
-def test_a_leader_that_got_wrong_names_asks_again_by_itself(make_crew: MakeCrew) -> None:
+def test_a_leader_that_got_wrong_names_asks_again_by_itself(
+    make_crew: MakeCrew, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resource_groups, "RETRY_MS", 500)
     crew = make_crew()
     crew.join()
     crew.settled(12)
