@@ -336,7 +336,9 @@ def main() -> None:
         "--sizes", type=int, nargs="+", default=[100, 1_024], help="bytes of a value"
     )
     parser.add_argument("--codecs", nargs="+", default=["none", "lz4"], choices=["none", "lz4"])
-    parser.add_argument("--clients", default="", help="only clients with this text in their name")
+    parser.add_argument(
+        "--clients", nargs="+", default=[""], help="only clients with one of these in their name"
+    )
     parser.add_argument("--seconds", type=float, default=8.0, help="longest time of one client")
     parser.add_argument("--rounds", type=int, default=3, help="rounds that count")
     parser.add_argument("--topic", help=argparse.SUPPRESS)
@@ -356,7 +358,8 @@ def compare(options: argparse.Namespace, server: str, size: int, codec: str) -> 
     topic = f"bench-{uuid.uuid4().hex[:8]}"
     fill(options.bootstrap, topic, options.records, size, codec)
     warm(lambda: 1 / max(1, measure(options, FIRST, topic)["records_per_s"]), window=2)
-    names = [name for name in CLIENTS if name == FIRST or options.clients in name]
+    wanted = [FIRST, *options.clients]
+    names = [name for name in CLIENTS if any(part in name for part in wanted)]
     rounds = []
     for number in range(options.rounds + 1):
         print(f"    {size} bytes, {codec}: round {number} of {options.rounds}", flush=True)

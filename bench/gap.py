@@ -187,18 +187,22 @@ def main() -> None:
     parser.add_argument("--bootstrap", help="HOST:PORT of a broker that runs already")
     parser.add_argument("--hold", type=float, default=3.0, help="seconds of the held rebalance")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument(
+        "--clients", nargs="+", default=[""], help="only clients with one of these in their name"
+    )
     parser.add_argument("--client", nargs=4, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.client:
         client, *place = options.client
         CLIENTS[client][1](*place)
         return
+    names = [name for name in CLIENTS if any(part in name for part in options.clients)]
     with broker(options) as server:
         rounds = [
-            {name: measure(options.bootstrap, name, options.hold) for name in CLIENTS}
+            {name: measure(options.bootstrap, name, options.hold) for name in names}
             for _ in range(options.rounds)
         ]
-        for name in CLIENTS:
+        for name in names:
             gaps, alone = zip(*(each[name] for each in rounds), strict=True)
             row = {"server": server, "client": name, "held_s": options.hold}
             row |= {

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import threading
+
 import aiokafka
 import aiokafka.abc
 import aiokafka.structs
 import confluent_kafka
+import numpy as np
 import pytest
 
 from kohort.client import arguments
+from kohort.client.errors import WrongUse
 from kohort.client.listeners import listener_of
 from kohort.model.ids import TopicPartition
 from kohort.model.positions import Position
@@ -49,3 +53,26 @@ def test_a_listener_of_another_client_is_an_error_with_the_class_to_use() -> Non
 
     with pytest.raises(TypeError, match=r"a RebalanceListener of kohort\.client\.listeners"):
         listener_of(Listener())
+
+
+def test_whole_numbers_of_numpy_are_taken_and_travel_as_pythons() -> None:
+    assert arguments.partition(("t", np.int32(3))) == TP
+    found = arguments.offsets({TP: np.int64(7)})  # type: ignore[dict-item]
+    assert found == {TP: Position(7)}
+    assert type(found[TP].offset) is int
+    for wrong in (np.float64(7), np.bool_(True), "7", None):
+        with pytest.raises(TypeError, match="expected a whole number"):
+            arguments.whole(wrong, "offset", 9)
+
+
+def test_a_text_that_no_request_can_carry_is_named() -> None:
+    with pytest.raises(WrongUse, match=r"reason is '\\ud800', expected text that UTF-8 can carry"):
+        arguments.text("\ud800", "reason")
+
+
+def test_every_time_is_one_for_which_a_lock_of_python_can_wait() -> None:
+    longest = arguments.seconds(float("inf"))
+    assert 1e9 <= longest <= threading.TIMEOUT_MAX / 2
+    assert arguments.seconds(2.5) == 2.5
+    with pytest.raises(WrongUse, match="expected 0 or more seconds"):
+        arguments.seconds(float("nan"))

@@ -325,6 +325,9 @@ def test_wrong_use_is_an_error_with_the_right_use(consumer: Consumer) -> None:
         consumer.subscribe(["t"], RebalanceListener(), on_lost=lambda c, ps: None)
     with pytest.raises(WrongUse, match="at least 1"):
         consumer.consume(0)
+    for wrong in ("1", None, [1]):
+        with pytest.raises(TypeError, match="expected a number of seconds"):
+            consumer.poll(wrong)  # type: ignore[arg-type]
 
 
 def test_a_second_thread_is_refused(consumer: Consumer) -> None:

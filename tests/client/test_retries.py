@@ -14,7 +14,7 @@ from tests.client.stage import QUICK, until
 from kohort import AsyncConsumer, Consumer, DeadLetters
 from kohort.broker.embedded import EmbeddedBroker
 from kohort.client.admin import Admin
-from kohort.client.errors import WrongUse
+from kohort.client.errors import Closed, WrongUse
 from kohort.client.producing import DeliveryFailed
 from kohort.model.ids import TopicPartition
 
@@ -164,3 +164,27 @@ def test_a_letter_that_is_refused_raises(broker: EmbeddedBroker, consumer: Consu
         pytest.raises(DeliveryFailed, match="did not reach small"),
     ):
         letters.send(record, ValueError("x" * 1_000))
+
+
+def test_a_letter_is_written_whatever_the_exception_says(
+    broker: EmbeddedBroker, consumer: Consumer
+) -> None:
+    settings = {"bootstrap.servers": broker.bootstrap_servers, "auto.offset.reset": "earliest"}
+    with Admin(settings) as admin:
+        admin.create_topic("odd", 1, 1)
+    record = consumer.poll(20)
+    assert record is not None
+    letters = DeadLetters(settings, "odd")
+    with letters:
+        letters.send(record, ValueError("\udcff" + "x" * 100_000))
+        with pytest.raises(TypeError, match="record is 'text', expected a record"):
+            letters.send("text", ValueError("no"))  # type: ignore[arg-type]
+    letters.close()
+    with pytest.raises(Closed, match="these dead letters were closed"):
+        letters.send(record, ValueError("no"))
+    with Consumer(settings) as reader:
+        reader.assign([("odd", 0)])
+        letter = reader.poll(20)
+    assert letter is not None
+    message = dict(letter.headers() or ())["kohort.errors.exception.message"]
+    assert message == b"\\udcff" + b"x" * 8_191

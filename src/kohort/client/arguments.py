@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
+from operator import index
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 from kohort.client.errors import WrongUse
@@ -19,6 +20,9 @@ from kohort.schema.runtime import MAX_STRING_BYTES
 
 MAX_INT32: Final = 2**31 - 1
 MAX_INT64: Final = 2**63 - 1
+
+_LONGEST_S: Final = 1e9
+"""Thirty years, in place of longer times: no lock of Python waits for infinity."""
 
 
 class HasPartition(Protocol):
@@ -62,15 +66,20 @@ def text(value: object, name: str) -> str:
     """A string that a request can carry."""
     if not isinstance(value, str):
         raise TypeError(f"{name} is {value!r}, expected a string")
-    if len(value.encode()) > MAX_STRING_BYTES:
+    try:
+        size = len(value.encode())
+    except UnicodeEncodeError as error:
+        raise WrongUse(f"{name} is {value!r}, expected text that UTF-8 can carry") from error
+    if size > MAX_STRING_BYTES:
         raise WrongUse(f"{name} has {len(value)} characters, expected at most {MAX_STRING_BYTES}")
     return value
 
 
 def whole(value: object, name: str, most: int, least: int = 0) -> int:
-    """A whole number between two bounds."""
-    if not isinstance(value, int) or isinstance(value, bool):
+    """A whole number between two bounds, also one of numpy."""
+    if not hasattr(value, "__index__") or isinstance(value, bool):
         raise TypeError(f"{name} is {value!r}, expected a whole number")
+    value = index(value)
     if not least <= value <= most:
         expected = f"at least {least}" if value < least else f"at most {most}"
         raise WrongUse(f"{name} is {value}, expected {expected}")
@@ -78,12 +87,12 @@ def whole(value: object, name: str, most: int, least: int = 0) -> int:
 
 
 def seconds(value: object, name: str = "timeout") -> float:
-    """A time in seconds; infinity is allowed."""
+    """A time in seconds; infinity becomes a time that never ends for people."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         raise TypeError(f"{name} is {value!r}, expected a number of seconds")
     if math.isnan(value) or value < 0:
         raise WrongUse(f"{name} is {value}, expected 0 or more seconds")
-    return value
+    return min(value, _LONGEST_S)
 
 
 def function(value: Callable[..., Any] | None, name: str) -> None:
@@ -113,7 +122,7 @@ def partition(value: object) -> TopicPartition:
         topic, number = value
     else:
         topic, number = getattr(value, "topic", None), getattr(value, "partition", None)
-    if not isinstance(topic, str) or not isinstance(number, int) or isinstance(number, bool):
+    if not isinstance(topic, str) or isinstance(number, bool) or not hasattr(number, "__index__"):
         raise TypeError(f"{value!r} is no partition, expected TopicPartition(topic, number)")
     return TopicPartition(text(topic, "a topic"), whole(number, f"partition of {topic}", MAX_INT32))
 

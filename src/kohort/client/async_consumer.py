@@ -210,11 +210,12 @@ class AsyncConsumer(AsyncPositions, Generic[K, V]):
         Raises:
             WrongUse: another task polls; else as `Consumer.poll`.
         """
+        wait = arguments.seconds(timeout)
         loop, home = self._loop, self._home is asyncio.get_running_loop()
         if home and not self._polled and self._has_more() and loop.sure:
             return self._inner.finish_one()
         most = self._inner.max_poll_records
-        records = await self._take(1, most, arguments.seconds(timeout))
+        records = await self._take(1, most, wait)
         return records[0] if records else None
 
     async def consume(self, num_messages: int = 500, timeout: float = 1.0) -> list[Record[K, V]]:

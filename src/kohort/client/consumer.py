@@ -126,7 +126,11 @@ class Consumer(ConsumerSubscription, Generic[K, V]):
             Fenced, RequestFailed: the group refuses this member, or a topic.
             Exception: a listener raised it.
         """
-        if not timeout >= 0:  # the cheapest check; fill() makes the others
+        try:
+            sound = timeout >= 0  # the cheapest check; fill() makes the others
+        except TypeError:
+            sound = False
+        if not sound:
             arguments.seconds(timeout)
         if not self._in_use.acquire(False):
             raise WrongUse(ONE_THREAD)
