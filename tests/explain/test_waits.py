@@ -8,10 +8,12 @@ from tests.explain.test_pasted import NOON
 from tests.explain.test_stories import done, explain, joins, line, member
 
 from kohort.explain.amounts import Known
+from kohort.explain.causes import Cause
 from kohort.explain.events import Kind
 from kohort.explain.explaining import Explained, Explainer
 from kohort.explain.facts import HistoryReader
 from kohort.explain.findings import waited_text
+from kohort.explain.reading import LogReader
 from kohort.explain.rebalances import Ending, Waited
 from kohort.host.group_log import line_for
 from kohort.model.facts import (
@@ -118,3 +120,38 @@ def test_a_history_measures_the_last_member_to_join() -> None:
     (row,) = found.story.rebalances
     assert row.waited == (Waited(OLD, Ending.LAST, Known.MEASURED),)
     assert found.story.counts[Kind.REJOINED] == 2
+
+
+def test_two_pods_with_one_client_id_are_two_clients() -> None:
+    """The client id of a Java consumer is the same in each pod by default."""
+    begun = "INFO [Consumer clientId=consumer-g-1, groupId=g] "
+    old, new = member("consumer-g-1", 1), member("consumer-g-1", 2)
+
+    def ended(who: str) -> list[str]:
+        generation = f"Generation{{generationId=5, memberId='{who}', protocol='range'}}"
+        return [
+            f"2026-03-01 12:00:02,000 {begun}Successfully joined group with generation "
+            f"{generation}",
+            f"2026-03-01 12:00:02,100 {begun}Successfully synced group in generation {generation}",
+        ]
+
+    logs = {
+        "pod-1.log": [
+            f"2026-03-01 12:00:01,000 {begun}Request joining group due to: group is already "
+            "rebalancing",
+            f"2026-03-01 12:00:01,100 {begun}(Re-)joining group",
+            *ended(old),
+        ],
+        "pod-2.log.1": [f"2026-03-01 12:00:00,500 {begun}(Re-)joining group"],
+        "pod-2.log": ended(new),
+    }
+    events = []
+    for name, lines in logs.items():
+        reader = LogReader(name)
+        events += [e for n, text in enumerate(lines, 1) for e in reader.read(n, text)]
+    (found,) = Explainer().feed_all(sorted(events, key=lambda e: e.at or 0)).finish()
+    assert set(found.story.clients) == {"consumer-g-1", "consumer-g-1 in pod-1.log"}
+    (row,) = found.story.rebalances
+    assert (row.cause, row.member, row.certain) == (Cause.NEW_MEMBER, new, False)
+    assert row.waited == (Waited(old, Ending.LAST, Known.BOUNDED),)
+    assert found.findings == ()

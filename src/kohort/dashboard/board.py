@@ -226,13 +226,13 @@ def _row(name: str, group: _Group, now: float) -> dict[str, Any]:
     begin = now - MINUTES * _MINUTE_S
     minutes = [0] * MINUTES
     recent = 0
-    cost = 0.0
+    costs = []
     for each in reversed(rebalances):
         if each.ended is None or each.ended < begin:
             break
         minutes[min(MINUTES - 1, int((each.ended - begin) / _MINUTE_S))] += 1
         recent += 1
-        cost += 0.0 if each.cost is None else each.cost.value
+        costs += [] if each.cost is None else [each.cost.value]
     last = rebalances[-1] if rebalances else None
     return {
         "group": name,
@@ -242,7 +242,7 @@ def _row(name: str, group: _Group, now: float) -> dict[str, Any]:
         "lag": None if seen is None else seen.lag,
         "rebalances": recent,
         "minutes": minutes,
-        "cost": round(cost, 1),
+        "cost": round(sum(costs), 1) if costs or not recent else None,
         "last": None if last is None else last.ended,
         "cause": "" if last is None else last.cause.value,
     }

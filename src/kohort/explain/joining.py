@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
@@ -53,7 +53,7 @@ def one_row_each(rows: Iterable[Rebalance]) -> list[Rebalance]:
     merged: dict[tuple[int, int], Rebalance] = {}
     singles: list[Rebalance] = []
     last: dict[int, tuple[float, int]] = {}
-    asked: dict[tuple[int, int], dict[str, float]] = {}
+    asked: dict[tuple[int, int], list[Rebalance]] = {}
     for each in sorted(rows, key=lambda r: (r.ended or 0, r.side is Side.CLIENT)):
         if each.generation is None:
             singles.append(each)
@@ -67,18 +67,39 @@ def one_row_each(rows: Iterable[Rebalance]) -> list[Rebalance]:
         if other is None or not _came_back(other, each):
             merged[key] = each if other is None else _one(other, each)
             if each.asked is not None:
-                asked.setdefault(key, {})[each.instance or each.member or each.client] = each.asked
-    whole = [_with_last(row, asked.get(key, {})) for key, row in merged.items()]
+                asked.setdefault(key, []).append(each)
+    whole = [_of_clients(row, asked.get(key, [])) for key, row in merged.items()]
     return sorted([*whole, *singles], key=lambda r: r.ended or 0)
 
 
-def _with_last(row: Rebalance, asked: Mapping[str, float]) -> Rebalance:
-    """The row with the member that joined last, if several clients tell when they asked."""
-    if row.waited or len(asked) < 2:
+def _of_clients(row: Rebalance, told: list[Rebalance]) -> Rebalance:
+    """The row with values that several clients tell together.
+
+    The member that joined last; and a new member, likely, if one client asked for no reason that
+    it tells, before all others began to rejoin.
+    """
+    asked = {each.instance or each.member or each.client: each.asked or 0.0 for each in told}
+    if len(asked) < 2:
         return row
-    known = Known.MEASURED if row.members == len(asked) else Known.BOUNDED
-    name = max(asked, key=lambda each: asked[each])
-    return replace(row, waited=(Waited(name, Ending.LAST, known),))
+    if not row.waited:
+        known = Known.MEASURED if row.members == len(asked) else Known.BOUNDED
+        last = max(asked, key=lambda name: asked[name])
+        row = replace(row, waited=(Waited(last, Ending.LAST, known),))
+    first, *others = sorted(told, key=lambda each: each.began or 0.0)
+    heard = all(each.cause is Cause.OTHERS for each in others)
+    if row.cause is not Cause.OTHERS or first.cause is not Cause.UNTOLD or not heard:
+        return row
+    return replace(
+        row,
+        cause=Cause.NEW_MEMBER,
+        certain=False,
+        member=first.member,
+        instance=first.instance,
+        client=first.client,
+        reason="",
+        client_reason="",
+        place=first.place,
+    )
 
 
 def _came_back(complete: Rebalance, each: Rebalance) -> bool:

@@ -16,6 +16,7 @@ from enum import StrEnum
 from typing import Final
 
 from kohort.explain.causes import Cause, reason_of
+from kohort.explain.client_names import ClientNames
 from kohort.explain.events import Event, Handed, Kind, Side, Timed
 from kohort.explain.findings import POLL_WORDS
 from kohort.explain.generations import Committed, Settled
@@ -88,6 +89,7 @@ class Lives:
     """The last commit of each partition: time and offset."""
     _recorded: bool = False
     """Whether there was a record of the group."""
+    _names: ClientNames = field(default_factory=ClientNames)
     _sources: dict[str, str] = field(default_factory=dict)
     """Member id by client or container."""
 
@@ -256,7 +258,7 @@ class Lives:
         at = event.at
         if at is None:
             return
-        key = event.source or event.client or event.maker
+        key = self._names.of(event)
         member = event.member or self._sources.get(key, "")
         for partition in partitions_in(event.details.get("partitions", "")):
             self._topic(partition)

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from kohort.explain.amounts import Stop
 from kohort.explain.causes import Cause, Reason, clients_cause, reason_of
+from kohort.explain.client_names import ClientNames
 from kohort.explain.events import Event, Kind, Side
 from kohort.explain.limits import Limit
 from kohort.explain.listing import Listing
@@ -102,6 +103,7 @@ class Story:
     """As clients tell it."""
     clients: dict[str, str] = field(default_factory=dict)
     """Clients that told something, with the last file of each."""
+    _names: ClientNames = field(default_factory=ClientNames)
     listing: Listing = field(default_factory=Listing)
     expired_at: list[float] = field(default_factory=list)
     """The first times at which members expired."""
@@ -331,7 +333,7 @@ class Story:
     # -- a client's lines -------------------------------------------------------------------------
 
     def _feed_client(self, event: Event) -> None:
-        key = event.source or event.client or event.maker
+        key = self._names.of(event)
         if key not in self.clients and not self.clients_limit.take():
             return
         self.clients[key] = event.place.file

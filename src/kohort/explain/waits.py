@@ -41,7 +41,7 @@ class Waits:
     def feed(self, event: Event) -> None:
         """Take the next event of the round; its kind is in `ENDS_WAITS`."""
         if event.kind is Kind.REMOVED_LATE:
-            self._drop(*_names(event.details.get("list", "")))
+            self._drop(*names_in(event.details.get("list", "")))
         elif event.kind is Kind.LEADER_REPLACED:
             self._drop(event.instance or event.member)
         else:
@@ -72,7 +72,7 @@ class Waits:
         return (Waited(name, ending, Known.MEASURED if measured else Known.BOUNDED),)
 
 
-def _names(listed: str) -> list[str]:
+def names_in(listed: str) -> list[str]:
     """The members in a list as Scala, Java or Python writes it."""
     inner = listed[listed.find("(") + 1 :] if listed.endswith(")") else listed
     return [name.strip(" '\"") for name in inner.strip("()[]{}").split(", ")]

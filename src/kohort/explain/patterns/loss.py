@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from kohort.explain.events import Kind
 from kohort.explain.findings import Finding, events_of, places_of
 from kohort.explain.stories import Story
+from kohort.explain.waits import names_in
 
 
 def refused_commits(story: Story) -> Iterator[Finding]:
@@ -53,11 +54,11 @@ def did_not_join(story: Story) -> Iterator[Finding]:
             evidence=places_of(nobody),
         )
     if late:
-        listed = late[0].details.get("list", "")[:120]
+        listed = ", ".join(names_in(late[0].details.get("list", "")))[:120]
         yield Finding(
             name="members removed",
             says="Members did not join again until the rebalance timeout and were removed: "
-            f"{listed}",
+            f"{listed}.",
             advice="They were busy between two polls for that long: poll more often, or raise "
             "max.poll.interval.ms, which is also the rebalance timeout.",
             evidence=places_of(late),

@@ -10,7 +10,7 @@ from typing import Final
 
 from kohort.explain.amounts import Known
 from kohort.explain.causes import Cause
-from kohort.explain.events import Event, Kind
+from kohort.explain.events import Event, Kind, Side
 from kohort.explain.findings import (
     POLL_WORDS,
     Finding,
@@ -326,7 +326,8 @@ def others(story: Story) -> Iterator[Finding]:
     """A client learned that another member began a rebalance."""
     begun = [r for r in story.rebalances if r.cause is Cause.OTHERS]
     events = events_of(story, Kind.HEARTBEAT_REBALANCING)
-    if not begun and not events:
+    found = any(not r.certain and r.side is Side.CLIENT for r in story.rebalances)
+    if not begun and (not events or found):
         return
     count = max(len(begun), story.counts[Kind.HEARTBEAT_REBALANCING])
     done = story.counts[Kind.JOINED] + story.counts[Kind.SYNCED]
