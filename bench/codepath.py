@@ -3,7 +3,7 @@
 The broker runs in this process, with its loop, its log and its syncs. Its sessions have transports
 that keep the answers, so no request passes the system's network. The measured CPU is that of
 kohort's own code; ``bench.coordinator`` measures the same work with sockets. The load is the copy
-of each frame into the broker's buffer and the comparison of each answer, about 1 µs.
+of each frame and the comparison of each answer, about 1 µs.
 
 CPU is the time of all threads of the process. The best round counts beside the median: other work
 on the same cores makes rounds longer, never shorter.
@@ -30,7 +30,6 @@ from bench.ending import end_with_children
 from bench.members import ASSIGNMENT_BYTES, METADATA_BYTES
 from bench.results import emit
 
-from kohort.broker.limits import RECEIVE_BUFFER_BYTES
 from kohort.broker.serve import BrokerServer
 from kohort.broker.session import Session
 from kohort.cli.broker import collect_garbage_seldom, runner
@@ -83,14 +82,13 @@ class Seats:
     def __init__(self, server: BrokerServer, group: str, count: int) -> None:
         self.group = group
         self.count = count
-        self._buffer = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
         self._left = 0
         self._done = asyncio.Event()
         self.wires = [Transport(self._take) for _ in range(count)]
         self.sessions = []
         for wire in self.wires:
             node: Any = SimpleNamespace(coordinates=None)
-            session = Session(server._broker_loop, self._buffer, node)
+            session = Session(server._broker_loop, node)
             wire.lost = session.connection_lost
             session.connection_made(wire)  # type: ignore[arg-type]
             self.sessions.append(session)
@@ -105,16 +103,13 @@ class Seats:
         """Send a request of each member and return the answers."""
         self._left = self.count
         self._done.clear()
-        buffer = self._buffer
         for first in range(0, self.count, READS_AT_ONCE):
             for session, frame in zip(
                 self.sessions[first : first + READS_AT_ONCE],
                 requests[first : first + READS_AT_ONCE],
                 strict=True,
             ):
-                size = len(frame)
-                buffer[:size] = frame
-                session.buffer_updated(size)
+                session.data_received(bytes(memoryview(frame)))
             await asyncio.sleep(0)
         await self._done.wait()
         return [wire.answer for wire in self.wires]

@@ -35,18 +35,13 @@ from typing import Any, NamedTuple
 
 from bench import frames, heartbeat
 from bench.ending import end_with_children
-from bench.members import Members, NeverSettles
+from bench.members import Members, NeverSettles, fresh
 from bench.peers import ROOT, Peer, floor_server, own_broker, running
-from bench.results import emit
+from bench.rebalance import REBALANCE_GOALS_S, SPARE_FILES, rebalance_seconds, rebalances
+from bench.results import emit, goal_of
 from bench.warming import warm
 
 from kohort.client.admin import Admin
-
-REBALANCE_GOALS_S = {1_000: None, 5_000: 0.25, 10_000: 0.5, 20_000: 1.2}
-"""Members -> seconds; None: the time of a warm Kafka in the same run."""
-
-SPARE_FILES = 1_000
-"""Open files that connections of members do not use, besides the eighth that the broker keeps."""
 
 COMMITS_GOAL = 50_000
 MEMBER_GOAL_BYTES = 2_048
@@ -130,60 +125,6 @@ def rebalance(options: argparse.Namespace, most: int) -> Rows:
             rows, able = rebalances(able, count, options.rounds)
             for row in rows:
                 yield row | ({"wanted_members": wanted} if count < wanted else {})
-
-
-def rebalances(
-    peers: list[Peer], count: int, rounds: int
-) -> tuple[list[dict[str, object]], list[Peer]]:
-    """One row for each server, and the servers that settled."""
-    rows: list[dict[str, object]] = []
-    groups: dict[Peer, Members] = {}
-    warm_ups: dict[Peer, int] = {}
-    with contextlib.ExitStack() as stack:
-        # Each group has its own connections; with many members the floor has none left.
-        files = count * (len(peers) + 1) + SPARE_FILES
-        fits = files < resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        floor = [stack.enter_context(floor_server(count))] if fits else []
-        for peer in (*floor, *peers):
-            try:
-                members = Members(stack, peer, fresh("rebalance"), count)
-                warm_ups[peer] = warm(partial(rebalance_seconds, members))
-                groups[peer] = members
-            except NeverSettles as error:
-                told = {"settled": False, "told": str(error)}
-                rows.append({"server": peer.name, "members": count} | told)
-        done = [
-            {peer: members.rebalance() for peer, members in groups.items()} for _ in range(rounds)
-        ]
-    kafka_s: float | None = None
-    for peer in groups:
-        took = statistics.median(one[peer].took_s for one in done)
-        cpu = statistics.median(one[peer].cpu_s for one in done)
-        row = {
-            "server": peer.name,
-            "members": count,
-            "median_s": round(took, 4),
-            "best_s": round(min(one[peer].took_s for one in done), 4),
-            "server_cpu_s": round(cpu, 3),
-            "server_cpu_us_per_member": round(cpu / count * 1e6, 1),
-            "load_cpu_us_per_member": round(
-                statistics.median(one[peer].load_cpu_s for one in done) / count * 1e6, 1
-            ),
-            "warm_up_rounds": warm_ups[peer],
-        }
-        if peer.name == "kohort":
-            goal = REBALANCE_GOALS_S.get(count) or kafka_s
-            row |= goal_of(took, goal, "goal_s") if goal else {}
-            row |= {"times_kafka": round(took / kafka_s, 2)} if kafka_s else {}
-        elif peer.name == "kafka":
-            kafka_s = took
-        rows.append(row)
-    return rows, [peer for peer in peers if peer in groups]
-
-
-def rebalance_seconds(members: Members) -> float:
-    """The seconds of one round."""
-    return members.rebalance().took_s
 
 
 def commits(options: argparse.Namespace, most: int) -> Rows:
@@ -462,14 +403,6 @@ def beat_calmly(host: str, port: str) -> None:
 
 def percentile(seconds: Sequence[float], which: int) -> float:
     return round(statistics.quantiles(seconds, n=100)[which - 1] * 1e3, 1)
-
-
-def goal_of(measured: float, goal: float, name: str) -> dict[str, object]:
-    return {name: goal, "goal_met": measured <= goal}
-
-
-def fresh(what: str) -> str:
-    return f"bench-{what}-{os.getpid()}-{time.monotonic_ns()}"
 
 
 SCENARIOS: dict[str, Callable[[argparse.Namespace, int], Rows]] = {

@@ -26,24 +26,18 @@ UNKNOWN_MEMBER = 25
 _MEMBER_ID_BYTES = 40
 
 
-class Wire(asyncio.BufferedProtocol):
-    """A connection; all connections share one buffer."""
-
-    buffer = memoryview(bytearray(1 << 18))
+class Wire(asyncio.Protocol):
+    """A connection."""
 
     def connection_made(self, transport: Any) -> None:
         """Keep the transport."""
         self.transport = transport
 
-    def get_buffer(self, sizehint: int) -> memoryview:
-        """The buffer of all connections."""
-        return self.buffer
-
 
 class Constant(Wire):
     """Answers each read with the answer to a heartbeat."""
 
-    def buffer_updated(self, nbytes: int) -> None:
+    def data_received(self, data: bytes) -> None:
         """Answer a read."""
         self.transport.write(frames.HEARTBEAT_OK)
 
@@ -124,10 +118,9 @@ class Member(Wire):
         self.assigned = b""
         self.partial = bytearray()
 
-    def buffer_updated(self, nbytes: int) -> None:
+    def data_received(self, data: bytes) -> None:
         """Park or answer a request, when its frame is whole."""
-        data = bytes(self.buffer[:nbytes])
-        if self.partial or int.from_bytes(data[:4], "big") != nbytes - 4:
+        if self.partial or int.from_bytes(data[:4], "big") != len(data) - 4:
             self.partial += data
             if int.from_bytes(self.partial[:4], "big") != len(self.partial) - 4:
                 return

@@ -7,6 +7,7 @@ answer is compared with the expected bytes, except for the number of the generat
 from __future__ import annotations
 
 import contextlib
+import os
 import select
 import socket
 import struct
@@ -249,6 +250,11 @@ class Members:
                     frame = bytes(partial[:end])
                     del partial[:end]
                     take(seat, frame)
+
+
+def fresh(what: str) -> str:
+    """A name that no group or topic has yet."""
+    return f"bench-{what}-{os.getpid()}-{time.monotonic_ns()}"
 
 
 def _error(frame: bytes) -> str:

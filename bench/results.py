@@ -115,6 +115,11 @@ def results(row: Row) -> Iterator[tuple[str, float]]:
             yield name, value
 
 
+def goal_of(measured: float, goal: float, name: str) -> dict[str, object]:
+    """The part of a row that says whether a measured value meets its goal."""
+    return {name: goal, "goal_met": measured <= goal}
+
+
 if __name__ == "__main__":
     if len(sys.argv) != 3:
         sys.exit("python -m bench.results BEFORE.json AFTER.json")

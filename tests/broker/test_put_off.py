@@ -45,6 +45,8 @@ class Engine:
 
     def received(self, conn: ConnectionId, data: bytes, now: Instant) -> list[Any]:
         self.clock.now += 2_000
+        if data == b"bug":
+            raise ValueError(data)
         return [Transmit(conn, bytes(data)), Transmit(conn, b"")]
 
     def beat(self, line: object, data: bytes, now: Instant) -> bytes | None:
@@ -77,6 +79,10 @@ class Client:
         self.open = True
         self.heard = False
         self.line = SimpleNamespace(wants_data=True)
+        self.peer_host = "there"
+
+    def close(self) -> None:
+        self.open = False
 
     def transmit(self, data: bytes) -> None:
         if data:
@@ -160,6 +166,14 @@ def test_requests_of_lost_connections_are_dropped(stage: Stage) -> None:
     stage.clients[5].open = False
     stage.rest()
     assert 5 not in {who for who, _ in stage.sent}
+
+
+def test_a_request_that_fails_costs_its_connection_only(stage: Stage) -> None:
+    for who in range(6):
+        stage.say(who, b"bug" if who == 4 else b"request")
+    stage.rest()
+    assert [who for who, _ in stage.sent] == [0, 1, 2, 3, 5]
+    assert [client.open for client in stage.clients[3:6]] == [True, False, True]
 
 
 def test_more_than_fits_is_served_where_it_stands(

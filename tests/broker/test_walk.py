@@ -15,7 +15,7 @@ from tests.broker.conftest import SUBSCRIPTION, Connect, RawClient, loop_of
 from kohort.broker.broker_loop import BrokerLoop
 from kohort.broker.embedded import EmbeddedBroker
 from kohort.broker.journal import Journal
-from kohort.broker.session import Session
+from kohort.broker.session import BufferedSession, Session
 from kohort.wire.messages import k08_offset_commit, k11_join_group, k14_sync_group
 
 ROOMS = ("kohort.broker", "kohort.engine", "kohort.wire", "kohort.coordinator")
@@ -38,7 +38,7 @@ class Walk:
     def __call__(self, frame: FrameType, event: str, _argument: Any) -> None:
         if event != "call":
             return
-        if self._wanted and frame.f_code is Session.buffer_updated.__code__:
+        if self._wanted and frame.f_code is BufferedSession.buffer_updated.__code__:
             self._wanted, self._passed = False, set()
         if self._passed is None:
             return

@@ -160,7 +160,7 @@ class BrokerLoop:
         session.line = self._engine.connection(session.conn)
         return True
 
-    def received(self, session: Session, data: memoryview) -> None:
+    def received(self, session: Session, data: bytes | memoryview) -> None:
         """Bytes of a client.
 
         A known heartbeat is served at once: it costs little, and its member expires without it.
@@ -203,7 +203,7 @@ class BrokerLoop:
         if not session.held and not session.line.wants_data:
             session.hold(True)
 
-    def _put_off_for(self, session: Session, data: memoryview) -> None:
+    def _put_off_for(self, session: Session, data: bytes | memoryview) -> None:
         self._put_off.append((session, bytes(data)))
         self._put_off_bytes += len(data)
         session.put_off += 1
@@ -215,8 +215,14 @@ class BrokerLoop:
         session, data = self._put_off.popleft()
         self._put_off_bytes -= len(data)
         session.put_off -= 1
-        if session.open:
+        if not session.open:
+            return
+        try:
             self._received(session, data, self.now())
+        except Exception:
+            # A bug costs one connection, as if the request had not been put off.
+            logger.exception("a request of %s failed", session.peer_host)
+            session.close()
 
     def _go_on_soon(self) -> None:
         if not self._going_on:

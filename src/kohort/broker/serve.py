@@ -28,14 +28,13 @@ from kohort.broker.journal import Journal, stored_records
 from kohort.broker.limits import (
     ANSWERS_AT_ONCE,
     CLOCK_CHECK_MS,
-    RECEIVE_BUFFER_BYTES,
     STOP_GRACE_SECONDS,
 )
 from kohort.broker.listener import Gate, advertised_address, bind, connections_that_fit
 from kohort.broker.nodes import Address, Node, Nodes, addresses_from, advertised_addresses
 from kohort.broker.producing import Producing
 from kohort.broker.service import Dispatcher
-from kohort.broker.session import Session
+from kohort.broker.session import session_maker
 from kohort.broker.state import BrokerState
 from kohort.broker.sweeps import CompactionSweep, IdleSweep, RetentionSweep, SlowFrameSweep
 from kohort.broker.topics import Topics, log_defaults
@@ -314,13 +313,12 @@ class BrokerServer:
 
     async def _listen_on(self, sockets: list[socket.socket], state: BrokerState) -> None:
         loop, broker_loop = asyncio.get_running_loop(), self._broker_loop
-        buffer = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
+        make = session_maker(loop, broker_loop)
         servers = []
         for sock, known in zip(sockets, self._nodes, strict=True):
             settings = replace(self.settings, node_id=known.node_id)
             node = replace(state, node_id=known.node_id, settings=settings)
-            make = partial(Session, broker_loop, buffer, node)
-            servers.append(await loop.create_server(make, sock=sock))
+            servers.append(await loop.create_server(partial(make, node), sock=sock))
         self._down.push_async_callback(self._let_go, servers, sockets)
 
     def _take_leftovers_away(

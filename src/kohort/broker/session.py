@@ -11,10 +11,13 @@ wait, the session stops reading its socket.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from functools import partial
 from typing import Protocol, cast
 
 from kohort.broker.limits import (
     CLOSE_GRACE_SECONDS,
+    RECEIVE_BUFFER_BYTES,
     UNREAD_CLOSE_BYTES,
     UNREAD_PAUSE_BYTES,
     WAITING_REQUESTS,
@@ -32,8 +35,8 @@ class SessionHost(Protocol):
     def opened(self, session: Session) -> bool:
         """Admit a new connection, giving it its id; False: refuse it."""
 
-    def received(self, session: Session, data: memoryview) -> None:
-        """Bytes came in; they are good only until the call returns."""
+    def received(self, session: Session, data: bytes | memoryview) -> None:
+        """Bytes came in; a memoryview is good only until the call returns."""
 
     def closed(self, session: Session) -> None:
         """The connection is gone."""
@@ -42,11 +45,10 @@ class SessionHost(Protocol):
         """The session can be served again: its client has read enough."""
 
 
-class Session(asyncio.BufferedProtocol):
+class Session(asyncio.Protocol):
     """The asyncio protocol of one connection to one of the nodes."""
 
     __slots__ = (
-        "_buffer",
         "_host",
         "_paused_reading",
         "_paused_writing",
@@ -66,10 +68,9 @@ class Session(asyncio.BufferedProtocol):
         "waiting",
     )
 
-    def __init__(self, host: SessionHost, buffer: memoryview, node: BrokerState) -> None:
+    def __init__(self, host: SessionHost, node: BrokerState) -> None:
         self._host = host
         self.node = node
-        self._buffer = buffer
         self._transport: asyncio.Transport | None = None
         self._paused_writing = False
         self._paused_reading = False
@@ -107,13 +108,9 @@ class Session(asyncio.BufferedProtocol):
         if not self._host.opened(self):
             transport.abort()
 
-    def get_buffer(self, sizehint: int) -> memoryview:
-        """The buffer of all sessions; ``buffer_updated`` consumes each read."""
-        return self._buffer
-
-    def buffer_updated(self, nbytes: int) -> None:
+    def data_received(self, data: bytes) -> None:
         """Hand the bytes on."""
-        self._host.received(self, self._buffer[:nbytes])
+        self._host.received(self, data)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell the broker loop, once; a refused connection was never the broker loop's."""
@@ -206,3 +203,33 @@ class Session(asyncio.BufferedProtocol):
             transport.pause_reading()
         else:
             transport.resume_reading()
+
+
+class BufferedSession(Session, asyncio.BufferedProtocol):
+    """A session for asyncio's own loop, which otherwise makes 256 KiB of memory for each read.
+
+    The sessions of a broker share one buffer: it is consumed before the next socket is read.
+    """
+
+    __slots__ = ("_buffer",)
+
+    def __init__(self, buffer: memoryview, host: SessionHost, node: BrokerState) -> None:
+        super().__init__(host, node)
+        self._buffer = buffer
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """The buffer of all sessions."""
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Hand the bytes on."""
+        self._host.received(self, self._buffer[:nbytes])
+
+
+def session_maker(
+    loop: asyncio.AbstractEventLoop, host: SessionHost
+) -> Callable[[BrokerState], Session]:
+    """A function that makes the sessions of a node, of the kind that costs least on ``loop``."""
+    if isinstance(loop, asyncio.BaseEventLoop):
+        return partial(BufferedSession, memoryview(bytearray(RECEIVE_BUFFER_BYTES)), host)
+    return partial(Session, host)  # uvloop makes bytes of the size of a read
