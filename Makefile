@@ -60,7 +60,7 @@ check: $(STAMP)
 	@$(PY) -m ruff check
 	@$(PY) -m mypy -n 2
 	@$(VENV)/bin/lint-imports
-	@HYPOTHESIS_PROFILE=$(or $(HYPOTHESIS_PROFILE),quick) $(PY) -m pytest -q -n 3 --dist loadfile -m 'not slow and not long' $(ARGS)
+	@HYPOTHESIS_PROFILE=$(or $(HYPOTHESIS_PROFILE),quick) $(PY) -m pytest -q -n 4 --dist loadfile -m 'not slow and not long' $(ARGS)
 
 long: $(STAMP)
 	@$(PY) -m pytest -m long $(ARGS)
