@@ -8,7 +8,8 @@ import pytest
 
 pytest.importorskip("pyspark", reason="pip install 'kohort[spark]'")
 
-from kohort.spark.session import _with_log_settings, default_settings
+from kohort.model.errors import ConfigError
+from kohort.spark.session import _MASTER, _with_log_settings, default_settings, make_session
 
 
 @pytest.mark.parametrize(
@@ -25,6 +26,7 @@ def test_executors_of_other_hosts_do_not_look_for_the_driver_on_their_own(
     master: str, loopback: bool
 ) -> None:
     assert ("spark.driver.host" in default_settings(master)) is loopback
+    assert _MASTER.match(master)
 
 
 def test_spark_starts_with_log_settings_of_kohort_unless_the_user_has_own_ones(
@@ -44,3 +46,10 @@ def test_spark_starts_with_log_settings_of_kohort_unless_the_user_has_own_ones(
     assert _with_log_settings(home) == home
     elsewhere = home | {"SPARK_CONF_DIR": str(tmp_path / "mine")}
     assert _with_log_settings(elsewhere) != elsewhere
+
+
+@pytest.mark.parametrize("master", ["nonsense", "", "spark://", "locale", "yarn-cluster"])
+def test_a_master_that_spark_does_not_know_is_one_line_before_java_starts(master: str) -> None:
+    """Java printed ten lines of a stack trace before the line of kohort."""
+    with pytest.raises(ConfigError, match=r"--master is .*, expected local\[CORES\], spark://HOST"):
+        make_session("test", master)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -40,6 +41,8 @@ _JAVA_OPTIONS = "SPARK_SUBMIT_OPTS"
 _LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 _PROCESSES_END_S = 5.0
 _JAVA_ENDS_S = 1.0
+
+_MASTER = re.compile(r"local(-cluster)?(\[.+\])?$|spark://.|yarn$|k8s://.")
 
 DEFAULTS: Mapping[str, str] = {
     "spark.ui.enabled": "false",
@@ -90,8 +93,13 @@ def make_session(
     scripts read them, and would otherwise start their workers with any ``python3`` on ``PATH``.
 
     Raises:
-        ConfigError: no Java 17 or newer was found, or Spark does not start with these settings.
+        ConfigError: the master has no form that Spark knows, no Java 17 or newer was found, or
+            Spark does not start with these settings.
     """
+    if not _MASTER.match(master):  # Java would print ten lines
+        raise ConfigError(
+            f"--master is {master!r}, expected local[CORES], spark://HOST:PORT, yarn or k8s://URL"
+        )
     os.environ["JAVA_HOME"] = str(spark_java_home(find_java()))
     # YARN sends the zip file in pip's SPARK_HOME to its nodes.
     home = spark_home(Path(pyspark.__file__).parent)
