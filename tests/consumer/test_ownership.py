@@ -30,7 +30,7 @@ from kohort.consumer.ownership_effects import (
     Take,
 )
 from kohort.member.effects import Joined
-from kohort.member.events import RequestRejoin, RoundFollows, SubscriptionChanged
+from kohort.member.events import RequestRejoin, SubscriptionChanged
 from kohort.model.ids import GenerationId, ProtocolName, TopicPartition
 from kohort.model.join import JoinProtocol
 
@@ -103,16 +103,6 @@ def test_received_userdata_is_in_the_next_offer_until_the_membership_is_lost() -
     ownership.let_go()
     ownership.prepare_join(prepare(4))
     assert offers == [None, b"wait 1", None, None]
-
-
-def test_the_member_is_told_that_another_round_follows() -> None:
-    embedded = replace(EMBEDDED, announced=lambda data: Announced(round_follows=data == b"more"))
-    ownership = Ownership(embedded)
-    ownership.subscribe(frozenset({"t"}))
-    ownership.prepare_join(prepare(1))
-    assert told(ownership.joined(joined(1, tps(0)))) == []
-    effects = ownership.joined(replace(joined(2, tps(0)), assignment=b"t-0|more"))
-    assert told(effects) == [RoundFollows()]
 
 
 def test_kept_partitions_keep_the_generation_that_brought_them() -> None:

@@ -144,8 +144,8 @@ _ONE_IS_PAUSED = plan(
 )
 _AN_ID_IS_NOT_USED = plan(
     actions.Rejoin(at_ms=20_000, pod="p0"),
-    actions.StartPod(at_ms=20_100, pod="p3"),
-    actions.KillPod(at_ms=20_660, pod="p3"),
+    actions.StartPod(at_ms=20_000, pod="p3"),
+    actions.KillPod(at_ms=20_560, pod="p3"),
     pods=4,
     network=NetworkPlan(delay_micros=50_000),
 )
@@ -166,9 +166,10 @@ PLANTED = {
         plant=_a_pending_start_survives_a_seek,
         plan=plan(
             actions.StopPod(at_ms=17_000, pod="p1"),
-            *(actions.SeekPartitions(at_ms=20_000, pod=pod, to=3) for pod in ("p0", "p2")),
+            *(actions.SeekPartitions(at_ms=18_400, pod=pod, to=3) for pod in ("p0", "p2")),
             behaviour=replace(QUICK, auto_commit_interval_ms=1_000, batch_ms=2_000),
             network=NetworkPlan(delay_micros=30_000),
+            seed=6,
         ),
     ),
     "descriptions show former members": Planted(

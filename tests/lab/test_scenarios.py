@@ -173,16 +173,12 @@ def test_an_initial_delay_saves_a_join_storm_its_generations() -> None:
 
 
 @pytest.mark.slow
-def test_under_design_2_the_end_of_a_slow_revocation_is_noticed_soon() -> None:
-    """Without hints the others learn of the next round 3 s after the first early heartbeat."""
+@pytest.mark.parametrize("policy", ["cooperative-sticky", "wait-60s"])
+def test_the_end_of_a_slow_revocation_is_noticed_soon(policy: str) -> None:
+    """With usual heartbeats alone, others learn of the next round 3 s after the first early one."""
     costs = replace(COSTS, flush_ms=700)
-
-    def longest_stop_ms(policy: str) -> int:
-        setup = Setup(policy=compared_policy(policy), members=5, partitions=30, costs=costs)
-        return run(scenario("scale-up"), setup).measured.metrics.longest_stop_ms
-
-    assert longest_stop_ms("cooperative-sticky") > 8_000
-    assert longest_stop_ms("wait-60s") < 6_500
+    setup = Setup(policy=compared_policy(policy), members=5, partitions=30, costs=costs)
+    assert run(scenario("scale-up"), setup).measured.metrics.longest_stop_ms < 6_500
 
 
 @pytest.mark.parametrize(("members", "partitions"), [(1, 12), (1_001, 12), (4, 0), (4, 1 << 20)])

@@ -60,8 +60,6 @@ class Announced(Generic[R]):
     """Resources of other members of which this member shall keep a copy."""
     postponed: bool = False
     """Whether the leader has moves to make later."""
-    round_follows: bool = False
-    """Whether members have to give something up, so that another round follows."""
 
 
 def _nothing_announced(_user_data: bytes | None) -> Announced[Any]:

@@ -36,7 +36,6 @@ from kohort.member.effects import Joined, Lost, PrepareJoin
 from kohort.member.events import (
     JoinPrepared,
     RequestRejoin,
-    RoundFollows,
     SubscriptionChanged,
 )
 from kohort.model.errors import InvariantViolation, ProtocolError
@@ -261,8 +260,6 @@ class Ownership(Generic[R]):
         unwanted = frozenset(key for key in assigned if not self._wants(key))
         effects = self._apply(assigned - unwanted, event.generation_id)
         effects += self._prepare(announced)
-        if announced.round_follows:
-            effects.append(Tell(event=RoundFollows()))
         if unwanted:
             # Made for an older subscription. Wanted resources stay, the next round brings the rest.
             topics = sorted({self._embedded.name_of(key) for key in unwanted})[:5]

@@ -47,7 +47,6 @@ def announced(user_data: bytes | None, resource_of: Callable[[TopicPartition], R
         prepare=frozenset(map(resource_of, partitions)),
         standbys=frozenset(map(resource_of, pending.standbys)),
         postponed=pending.postponed > 0,
-        round_follows=bool(pending.released),
     )
 
 

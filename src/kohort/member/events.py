@@ -76,11 +76,6 @@ class Polled:
 
 
 @value(frozen=True, slots=True, kw_only=True)
-class RoundFollows:
-    """The leader told in the assignment that another round follows soon: look for it often."""
-
-
-@value(frozen=True, slots=True, kw_only=True)
 class AssignmentPerformed:
     """The leader's assignor has decided. Ignored unless that generation still waits for it.
 
@@ -228,7 +223,6 @@ OwnerEvent: TypeAlias = (
     | RequestRejoin
     | SubscriptionChanged
     | Polled
-    | RoundFollows
     | AssignmentPerformed
     | AssignmentFailed
     | Leave

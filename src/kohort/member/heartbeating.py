@@ -19,7 +19,7 @@ from kohort.model.member_facts import PollIntervalExceeded, SessionUnconfirmed
 _COORDINATOR_MOVED = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR})
 
 EARLY_HEARTBEAT_MS = Millis(500)
-"""Delay of the first heartbeat of a generation, unless the interval is shorter."""
+"""Time between the first heartbeats of a generation, unless the interval is shorter."""
 
 ALREADY_REBALANCING = "group is already rebalancing"
 
@@ -31,28 +31,18 @@ def start_beating(data: MemberData, now: Instant) -> None:
 
 
 def beat_early(data: MemberData, now: Instant) -> None:
-    """Send a heartbeat soon after a sync, because another round may have begun.
+    """Send early heartbeats after a sync, until the second usual one: another round may begin.
 
-    It has begun in a cooperative group if any member had to give up partitions. The other members
-    would learn that a whole interval later (franz-go sends an early heartbeat, too).
-    """
-    data.beats_often_until = None
-    if data.in_doubt(now):
-        data.deadlines.arm(Timer.HEARTBEAT, now)  # this process slept while the answer waited
-        return
-    delay = min(EARLY_HEARTBEAT_MS, data.config.heartbeat_interval_ms)
-    data.deadlines.arm(Timer.HEARTBEAT, after(now, delay))
-
-
-def round_follows(data: MemberData, now: Instant) -> None:
-    """Send early heartbeats until the second usual one: others may make the next round late.
-
-    Without them a member learns of the round up to an interval later if a revocation takes longer
-    than the first early heartbeat.
+    It begins in a cooperative group when the last member has given up its partitions. A member that
+    learned of the round an interval later would hold up all others (ADR 0049).
     """
     interval_ms = data.config.heartbeat_interval_ms
     early_ms = min(EARLY_HEARTBEAT_MS, interval_ms)
     data.beats_often_until = after(now, Millis(early_ms + interval_ms))
+    if data.in_doubt(now):
+        data.deadlines.arm(Timer.HEARTBEAT, now)  # this process slept while the answer waited
+        return
+    data.deadlines.arm(Timer.HEARTBEAT, after(now, early_ms))
 
 
 def resume_beating(data: MemberData, now: Instant) -> None:
