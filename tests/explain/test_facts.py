@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from click.testing import CliRunner
 from tests.storage.test_fact_files import make, minimal
 
 from kohort.cli.main import cli
+from kohort.explain.events import Event, Kind, Place, Side
 from kohort.explain.facts import UNUSED, HistoryReader
 from kohort.host.group_log import line_for
 from kohort.model.facts import Fact
@@ -56,3 +58,8 @@ def test_a_history_with_unused_facts_is_explained_like_one_without(tmp_path: Pat
     assert found["few", ".jsonl"] == found["few", ".parquet"]
     assert found["all", ".jsonl"][0] == found["few", ".jsonl"][0]
     assert found["all", ".jsonl"][1:] == (6, 4)
+
+
+def test_an_event_without_details_travels_to_another_process() -> None:
+    event = Event(kind=Kind.STABILIZED, side=Side.BROKER, place=Place(file="f", line=1), text="")
+    assert pickle.loads(pickle.dumps(event)) == event

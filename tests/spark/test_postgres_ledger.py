@@ -162,7 +162,7 @@ def test_a_server_that_dies_within_a_commit_has_committed_nothing(
 
     with monkeypatch.context() as patch:
         patch.setattr("kohort.spark.sqlite_ledger.check_written", die)
-        with pytest.raises(LedgerError, match="nothing of this batch was committed"):
+        with pytest.raises(LedgerError, match="nothing was changed"):
             ledger.commit("app", [])
     server.start()
     assert ledger.positions([A])[A].next_offset == 0

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from types import MappingProxyType
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from kohort.model.values import value
 
@@ -99,6 +98,10 @@ class Place:
     line: int
 
 
+_NO_DETAILS: Final[Mapping[str, str]] = {}
+"""A plain dict: events travel between processes, and a read-only view cannot be pickled."""
+
+
 class Event(NamedTuple):
     """One thing that a line tells; None or empty where the line does not tell it.
 
@@ -130,7 +133,7 @@ class Event(NamedTuple):
     static: int | None = None
     state: str = ""
     reason: str = ""
-    details: Mapping[str, str] = MappingProxyType({})
+    details: Mapping[str, str] = _NO_DETAILS
     """Other values in the line, by name."""
 
 
