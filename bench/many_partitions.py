@@ -183,13 +183,22 @@ def measure(given: argparse.Namespace, bootstrap: str, folder: Path) -> None:
             time.sleep(5)
     if given.hand_over and given.table == "delta":
         # The second application gets its partitions first, and gives them back when it ends.
-        moved = hand_overs(folder / "table")
-        row |= {
-            "moves": len(moved),
-            "until_acquired_median_s": round(statistics.median(m[1] for m in moved), 2),
-            "hand_over_median_s": round(statistics.median(m[2] for m in moved), 2),
-            "hand_over_longest_s": round(max(m[2] for m in moved), 2),
-        }
+        back: dict[str, tuple[float, float]] = {}
+        to_second: dict[str, tuple[float, float]] = {}
+        for partition, acquired, written in hand_overs(folder / "table"):
+            found = back if partition in to_second else to_second
+            found[partition] = (acquired, written)
+        for name, moves in (("to_second", to_second), ("back", back)):
+            row |= {
+                f"{name}_moves": len(moves),
+                f"{name}_acquired_median_s": round(
+                    statistics.median(m[0] for m in moves.values()), 2
+                ),
+                f"{name}_written_median_s": round(
+                    statistics.median(m[1] for m in moves.values()), 2
+                ),
+                f"{name}_written_longest_s": round(max(m[1] for m in moves.values()), 2),
+            }
     emit("many_partitions", row)
     print(f"load average {os.getloadavg()[0]:.1f}")
 
