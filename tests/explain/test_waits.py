@@ -49,7 +49,7 @@ def test_a_wait_that_ends_when_a_member_expires_was_for_that_member() -> None:
     assert row.waited == (Waited(OLD, Ending.EXPIRED, Known.BOUNDED),)
     assert waited_text(row) == f"{OLD} expired (likely)"
     slow = next(f for f in found.findings if f.name == "slow joiner")
-    assert f"It waited for {OLD}, which expired." in slow.says
+    assert f"The wait was for {OLD}, which expired." in slow.says
 
 
 def test_a_member_that_went_long_before_the_end_says_nothing_about_the_wait() -> None:

@@ -19,6 +19,7 @@ from kohort import Consumer
 from kohort.broker.embedded import EmbeddedBroker
 from kohort.client.admin import Admin
 from kohort.client.config import ClientSettings, parse_client_settings
+from kohort.model.ids import TopicPartition
 from kohort.spark import reading
 from kohort.spark.table import open_ledger
 
@@ -50,6 +51,18 @@ def spark() -> Iterator[Any]:
     session = make_session("kohort-tests", "local[2]", QUICK)
     yield session
     session.stop()
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[Any]:
+    """A `DeltaWorld`: two partitions of 20 records, and a Delta table without rows."""
+    pytest.importorskip("deltalake", reason="pip install 'kohort[spark]'")
+    from tests.spark.delta_world import DeltaWorld
+    from tests.spark.fake_engine import FakeTopics
+
+    with DeltaWorld(tmp_path, FakeTopics(2)) as world:
+        world.topics.end.update({TopicPartition("t", n): 20 for n in range(2)})
+        yield world
 
 
 @dataclass

@@ -6,7 +6,6 @@ import dataclasses
 import itertools
 import json
 import tempfile
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -46,13 +45,6 @@ from kohort.spark.delta.log import Change, DeltaConflict, DeltaLog
 from kohort.spark.delta.maintenance import compact, vacuum
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[DeltaWorld]:
-    with DeltaWorld(tmp_path, FakeTopics(2)) as world:
-        world.topics.end.update({A: 20, B: 20})
-        yield world
 
 
 @pytest.mark.parametrize("point", ["planned", "journalled", "reading", "written", "sunk"])

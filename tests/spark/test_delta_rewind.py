@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.spark.fake_engine import FakeTopics, run_until
+from tests.spark.fake_engine import run_until
 
 from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
@@ -32,13 +31,6 @@ from kohort.spark.delta.maintenance import compact
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 _COMMIT = DeltaLog.commit
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[DeltaWorld]:
-    with DeltaWorld(tmp_path, FakeTopics(2)) as world:
-        world.topics.end.update({A: 20, B: 20})
-        yield world
 
 
 @pytest.mark.parametrize("point", ["planned", "reading", "written", "sunk", "idle"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ pytest.importorskip("deltalake", reason="pip install 'kohort[spark]'")
 
 import pyarrow.parquet as pq
 from tests.spark.delta_world import DeltaWorld, WritingApplication, open_delta, replay, start
-from tests.spark.fake_engine import FakeTopics, run_until, survives
+from tests.spark.fake_engine import run_until, survives
 from tests.spark.test_piece_files import A0, A1, AB0, B0, rows, written
 
 from kohort.model.ids import TopicPartition
@@ -27,13 +26,6 @@ from kohort.spark.table import clean, orphans_of
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 _COMMIT = DeltaLog.commit
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[DeltaWorld]:
-    with DeltaWorld(tmp_path, FakeTopics(2)) as world:
-        world.topics.end.update({A: 20, B: 20})
-        yield world
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,7 @@ def whole(value: object, name: str, most: int, least: int = 0) -> int:
 
 
 def seconds(value: object, name: str = "timeout") -> float:
-    """A time in seconds; infinity becomes a time that never ends for people."""
+    """A time in seconds; longer ones, such as infinity, become thirty years."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         raise TypeError(f"{name} is {value!r}, expected a number of seconds")
     if math.isnan(value) or value < 0:

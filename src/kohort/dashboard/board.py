@@ -232,7 +232,8 @@ def _row(name: str, group: _Group, now: float) -> dict[str, Any]:
             break
         minutes[min(MINUTES - 1, int((each.ended - begin) / _MINUTE_S))] += 1
         recent += 1
-        costs += [] if each.cost is None else [each.cost.value]
+        if each.cost is not None:
+            costs.append(each.cost.value)
     last = rebalances[-1] if rebalances else None
     return {
         "group": name,

@@ -229,23 +229,22 @@ class LogReader:
 
     def rest(self) -> list[Event]:
         """The events that still wait at the end of the log: no line named a group."""
-        told = self._alone()
+        return [*self._alone(), *self._released()]
+
+    def _released(self) -> list[Event]:
+        """The events that waited for a line with a group; none waits any more."""
         held, self._held = self._held, []
-        return [*told, *held]
+        return held
 
     def _complete(self, event: Event) -> list[Event]:
         if event.group:
             if not self._held:
                 return [event]
-            held, self._held = self._held, []
-            return [*(each._replace(group=event.group) for each in held), event]
+            return [*(each._replace(group=event.group) for each in self._released()), event]
         if event.side is Side.BROKER and event.kind is not Kind.FENCED:
             return [event]
         self._held.append(event)
-        if len(self._held) <= _MOST_HELD:
-            return []
-        held, self._held = self._held, []
-        return held
+        return self._released() if len(self._held) > _MOST_HELD else []
 
     def _event(
         self, wording: Wording, values: dict[str, str], frame: Framed, place: Place

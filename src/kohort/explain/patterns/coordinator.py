@@ -157,7 +157,6 @@ def storing(story: Story) -> Iterator[Finding]:
     told = events_of(story, Kind.STORE_FAILED)
     if not begun and not told:
         yield from _refused_as_unknown(story)
-    if not begun and not told:
         return
     words = " ".join([*(e.text for e in told), *(r.reason for r in begun)])
     if _NOT_HERE in words:
@@ -202,7 +201,7 @@ def _refused_as_unknown(story: Story) -> Iterator[Finding]:
     refused = [
         event
         for event in story.examples.get(Kind.JOIN_FAILED, [])
-        if ("ync" in event.text) and any(word in event.text for word in _UNKNOWN_ERROR)
+        if "ync" in event.text and any(word in event.text for word in _UNKNOWN_ERROR)
     ]
     if refused:
         yield Finding(

@@ -323,7 +323,7 @@ def slow_join(story: Story) -> Iterator[Finding]:
     left = f" {gone[0].member or 'A member'} left in the same moment." if gone else ""
     if longest.waited:
         who = " and ".join(waited.member for waited in longest.waited)
-        left = f" It waited for {who}, which {longest.waited[0].ending}."
+        left = f" The wait was for {who}, which {longest.waited[0].ending}."
     yield Finding(
         name="slow joiner",
         says=f"The coordinator waited {span_text(seconds)} for members to join generation "

@@ -180,8 +180,8 @@ class DeltaLedger(DeltaNotes):
                 return fenced
 
             fenced = self._retry(append)
-            moved = [piece for piece in pieces if piece.partition not in fenced]
-            pairs = match_files(moved, [f for f in kept if f.partition not in fenced])
+            ours = [piece for piece in pieces if piece.partition not in fenced]
+            pairs = match_files(ours, [f for f in kept if f.partition not in fenced])
             rows = [manifest_row(piece, file, query) for piece, file in pairs]
             intents.remove(application)
             # Before old commits go, and their notes with them.

@@ -57,8 +57,8 @@ _TYPE: Final = re.compile(
     r"string|binary|boolean|byte|short|integer|long|float|double|date|timestamp|timestamp_ntz"
     r"|decimal\(\d+,\d+\)"
 )
-# Checkpoints are made in a step of their own: if one fails, the commit has succeeded already.
 _COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
+# Checkpoints are made in a step of their own: if one fails, the commit has succeeded already.
 _NO_HOOKS: Final = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 
 
