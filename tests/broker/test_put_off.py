@@ -42,12 +42,17 @@ class Engine:
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
+        self.ended: list[int] = []
 
     def received(self, conn: ConnectionId, data: bytes, now: Instant) -> list[Any]:
         self.clock.now += 2_000
         if data == b"bug":
             raise ValueError(data)
         return [Transmit(conn, bytes(data)), Transmit(conn, b"")]
+
+    def lost(self, conn: int, now: Instant) -> list[Transmit]:
+        self.ended.append(conn)
+        return []
 
     def beat(self, line: object, data: bytes, now: Instant) -> bytes | None:
         return bytes(data) if bytes(data).startswith(b"beat") else None
@@ -66,6 +71,14 @@ class Clock:
 
 class Service:
     def settle(self, now: Instant) -> None:
+        pass
+
+    def lost(self, conn: int) -> None:
+        pass
+
+
+class Gate:
+    def leave(self, session: object) -> None:
         pass
 
 
@@ -94,8 +107,10 @@ class Stage:
         self.clock = Clock()
         self.loop = Loop()
         self.sent: list[tuple[int, bytes]] = []
-        # Stand-ins, and no gate.
-        broker_loop: Any = BrokerLoop(Engine(self.clock), self.loop, None, lambda _: None)  # type: ignore[arg-type]
+        engine = Engine(self.clock)
+        self.ended = engine.ended
+        # Stand-ins.
+        broker_loop: Any = BrokerLoop(engine, self.loop, Gate(), lambda _: None)  # type: ignore[arg-type]
         broker_loop.attach(None, Service())
         self.broker_loop = broker_loop
         self.loop.turn()
@@ -160,12 +175,18 @@ def test_when_all_is_served_requests_are_served_at_once_again(stage: Stage) -> N
     assert stage.sent[-1] == (8, b"later")
 
 
-def test_requests_of_lost_connections_are_dropped(stage: Stage) -> None:
+def test_requests_are_served_before_the_end_of_their_connection(stage: Stage) -> None:
+    """Kafka, too, serves the requests of a closing channel: a LeaveGroup before the end counts."""
     for who in range(6):
         stage.say(who, b"request")
-    stage.clients[5].open = False
+    for who in (0, 5):
+        stage.broker_loop.closed(stage.clients[who])
+    assert stage.ended == [0]
+    assert 5 in stage.broker_loop.sessions
     stage.rest()
-    assert 5 not in {who for who, _ in stage.sent}
+    assert [who for who, _ in stage.sent] == [0, 1, 2, 3, 4, 5]
+    assert stage.ended == [0, 5]
+    assert not {0, 5} & set(stage.broker_loop.sessions)
 
 
 def test_a_request_that_fails_costs_its_connection_only(stage: Stage) -> None:

@@ -23,6 +23,7 @@ from tests.client.stage import until
 from kohort import Consumer
 from kohort.broker.embedded import EmbeddedBroker
 from kohort.client import forking
+from kohort.client.admin import Admin
 from kohort.client.errors import CommitFailed, DeserializationFailed, WrongUse
 from kohort.client.membership import GroupMembership
 
@@ -161,6 +162,18 @@ def test_a_close_during_a_rebalance_ends_soon_and_commits(broker: EmbeddedBroker
         consumer.close()
         assert time.monotonic() - begun < 10
     assert committed(broker)[TP0] >= PROCESSED
+
+
+def test_a_close_leaves_the_group_although_the_listener_takes_all_the_time(
+    broker: EmbeddedBroker,
+) -> None:
+    """As the Java client. The session lasts a minute: only a LeaveGroup empties the group now."""
+    consumer = make(broker, session_timeout_ms=60_000)
+    _subscribed(consumer, on_revoke=lambda *_: time.sleep(0.3))
+    consumer.close(0.2)
+    with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        assert not admin.describe_group("g").members
+    assert committed(broker)[TP0] == PROCESSED
 
 
 # -- after a fork ---------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections import Counter
 from itertools import pairwise
@@ -92,6 +93,17 @@ def test_another_record_is_counted_anew(consumer: Consumer) -> None:
         assert record is not None
         assert record.offset() == offset
         assert consumer.retry(record, 2, backoff=0) is comes_again
+
+
+def test_a_wait_of_more_than_a_week_is_refused_and_nothing_pauses(consumer: Consumer) -> None:
+    record = consumer.poll(20)
+    assert record is not None
+    for name, wait in (("backoff", math.inf), ("backoff", 1e9), ("backoff_max", math.inf)):
+        with pytest.raises(WrongUse, match=rf"{name} is .*, expected at most 604800 seconds"):
+            consumer.retry(record, backoff=wait if name == "backoff" else 1, backoff_max=wait)
+    with pytest.raises(WrongUse, match=r"seconds is inf, .*pause\(\) pauses partitions until"):
+        consumer.pause_until([TP0, TP1], math.inf)
+    assert consumer.paused() == frozenset()
 
 
 def test_a_record_of_a_partition_that_went_away_is_left_to_its_next_owner(

@@ -366,15 +366,18 @@ def test_a_letter_needs_the_bytes_of_the_record(address: str) -> None:
 
 def test_the_types_of_keys_and_values_follow_the_deserializers(address: str) -> None:
     settings: dict[str, object] = {"bootstrap.servers": address}
-    plain = Consumer(settings)
-    assert_type(plain, Consumer[bytes, bytes])
-    assert_type(Consumer(bootstrap_servers=address), Consumer[bytes, bytes])
+    with Consumer(settings) as plain:
+        assert_type(plain, Consumer[bytes, bytes])
+    with Consumer(bootstrap_servers=address) as plain:
+        assert_type(plain, Consumer[bytes, bytes])
     options = {"bootstrap_servers": address}
-    assert_type(Consumer(**options), Consumer[bytes, bytes])
+    with Consumer(**options) as plain:
+        assert_type(plain, Consumer[bytes, bytes])
+    given = {**settings, "value.deserializer": _parsed}
+    with Consumer[bytes, Order](given) as half_typed:
+        assert_type(half_typed, Consumer[bytes, Order])
     orders = Consumer(settings, key_deserializer=bytes.decode, value_deserializer=_parsed)
     assert_type(orders, Consumer[str, Order])
-    given = {**settings, "value.deserializer": _parsed}
-    assert_type(Consumer[bytes, Order](given), Consumer[bytes, Order])
     if orders.subscription():
         for record in orders:
             assert_type(record.key(), str | None)

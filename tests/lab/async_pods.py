@@ -71,6 +71,8 @@ class Reading:
     async def _live(self) -> None:
         pod = self._pod
         self.consumer = consumer = AsyncConsumer(pod.settings())
+        # A pod is a process: nothing of a killed one leaves the group later.
+        consumer._inner._when_dropped.detach()
         pod.driver = consumer._driver.driver
         consumer.subscribe(pod.subscription, self._listener)
         behaviour = pod.behaviour

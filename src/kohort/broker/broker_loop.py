@@ -88,7 +88,8 @@ class BrokerLoop:
         self._journal: Journal
         self._service: Service
         self._later: deque[Handle] = deque()
-        self._put_off: deque[tuple[Session, bytes]] = deque()
+        self._put_off: deque[tuple[Session, bytes | None]] = deque()
+        """Reads of sockets in order; None: the end of the connection."""
         self._put_off_bytes = 0
         self._going_on = False
         self._turn_ends = _FAR
@@ -213,10 +214,11 @@ class BrokerLoop:
 
     def _serve_put_off(self) -> None:
         session, data = self._put_off.popleft()
+        if data is None:
+            self._forget(session)
+            return
         self._put_off_bytes -= len(data)
         session.put_off -= 1
-        if not session.open:
-            return
         try:
             self._received(session, data, self.now())
         except Exception:
@@ -242,7 +244,17 @@ class BrokerLoop:
             self._go_on_soon()
 
     def closed(self, session: Session) -> None:
-        """A connection is gone."""
+        """A connection is gone; requests that arrived before are served first.
+
+        Kafka does the same with a closing channel: a client may commit, leave its group and hang up
+        without a wait for the answers.
+        """
+        if session.put_off:
+            self._put_off.append((session, None))
+        else:
+            self._forget(session)
+
+    def _forget(self, session: Session) -> None:
         now = self.now()
         self.sessions.pop(session.conn, None)
         self._gate.leave(session)

@@ -23,6 +23,8 @@ MAX_INT64: Final = 2**63 - 1
 
 _LONGEST_S: Final = 1e9
 """Thirty years, in place of longer times: no lock of Python waits for infinity."""
+_LONGEST_PAUSE_S: Final = 7 * 86_400
+"""Kafka deletes records after seven days (``log.retention.hours``): a longer pause is a mistake."""
 
 
 class HasPartition(Protocol):
@@ -93,6 +95,17 @@ def seconds(value: object, name: str = "timeout") -> float:
     if math.isnan(value) or value < 0:
         raise WrongUse(f"{name} is {value}, expected 0 or more seconds")
     return min(value, _LONGEST_S)
+
+
+def pause(value: object, name: str) -> float:
+    """The length of a pause in seconds: at most a week."""
+    wait = seconds(value, name)
+    if wait > _LONGEST_PAUSE_S:
+        raise WrongUse(
+            f"{name} is {value}, expected at most {_LONGEST_PAUSE_S} seconds (a week). pause() "
+            "pauses partitions until resume()"
+        )
+    return wait
 
 
 def function(value: Callable[..., Any] | None, name: str) -> None:

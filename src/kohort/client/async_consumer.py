@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable, Collection, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import AsyncIterator, Collection, Iterable
 from functools import partial
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, overload
@@ -29,8 +28,8 @@ from kohort.client.consumer import CLOSE_S
 from kohort.client.errors import WrongUse
 from kohort.client.forking import FORKED
 from kohort.client.listeners import PartitionsCallback, RebalanceListener
+from kohort.client.loop_side import LoopSide
 from kohort.client.poll_loop import PollLoop
-from kohort.client.record_event import RecordEvent
 from kohort.client.records import Deserializer, K, Record, V
 from kohort.client.status import MemberStatus
 from kohort.client.steps import WorkInTurn
@@ -41,8 +40,6 @@ from kohort.model.ids import TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow as pa  # of the extra arrow
-
-    from kohort.client.column_fetcher import ColumnEvent
 
 _LOOK_S: Final = 1.0
 """Longest wait of an iteration, which ends when the consumer is drained."""
@@ -87,10 +84,8 @@ class AsyncConsumer(AsyncPositions, Generic[K, V]):
     def __init__(self, settings: Settings = None, /, **more: object) -> None: ...
 
     def __init__(self, settings: Settings = None, /, **more: object) -> None:
-        self._signal = asyncio.Event()
-        # Not asyncio's pool: an application may fill that with work of its own.
-        self._blocking = ThreadPoolExecutor(1, "kohort-blocking")
-        """The thread that waits for librdkafka; it starts with the first call."""
+        self.side = LoopSide()
+        """For kohort's own use."""
         self._inner: UnblockedConsumer[K, V] = UnblockedConsumer(self, settings, more)
         self._loop: PollLoop = self._inner._loop
         self._driver: AsyncDriver[ConsumerCore] = self._inner._driver
@@ -103,7 +98,6 @@ class AsyncConsumer(AsyncPositions, Generic[K, V]):
         """Decoding of columns in the thread."""
         self._work = WorkInTurn(self._pause)
         self._questions = self._inner.questions
-        self._event: RecordEvent | ColumnEvent | None = None
         self._closing: asyncio.Task[None] | None = None
         """The first close; later calls wait for its end."""
 
@@ -288,7 +282,7 @@ class AsyncConsumer(AsyncPositions, Generic[K, V]):
             await self._look()
             decoding = self._decoding  # at work if a call was cancelled
             if decoding is None and loop.sure and (fetcher := self._inner.undecoded):
-                decoding = self._aside(partial(fetcher.decode, limit))
+                decoding = self.side.aside(partial(fetcher.decode, limit))
             if decoding is not None:
                 await self._decode(decoding)
                 continue
@@ -320,10 +314,10 @@ class AsyncConsumer(AsyncPositions, Generic[K, V]):
         """
         self._check_open()
         # Imports take long. The thread does them after questions of librdkafka.
-        await asyncio.shield(self._aside(import_columns))
+        await asyncio.shield(self.side.aside(import_columns))
         await self._look()  # behind a listener that a cancelled call left at work
-        old, self._decoding = self._inner.change_fetcher(self._unwatch), None
-        await asyncio.shield(self._aside(old.close))
+        old, self._decoding = self._inner.change_fetcher(self.side.unwatch), None
+        await asyncio.shield(self.side.aside(old.close))
 
     async def _gather(self, limit: int, wait: float) -> bool:
         """Go on filling the buffer; False if a rebalance took its partitions away."""
@@ -345,12 +339,13 @@ class AsyncConsumer(AsyncPositions, Generic[K, V]):
     async def _pause(self, longest_s: float = SHORTEST_S) -> None:
         """Wait for records or news of the group, not longer than a poll may wait."""
         wait_s = min(longest_s, self._loop.longest_wait_s())
-        timer = asyncio.get_running_loop().call_later(wait_s, self._signal.set)
+        signal = self.side.signal
+        timer = asyncio.get_running_loop().call_later(wait_s, signal.set)
         try:
-            await self._signal.wait()
+            await signal.wait()
         finally:
             timer.cancel()
-            self._signal.clear()
+            signal.clear()
 
     # -- closing ----------------------------------------------------------------------------------
 
@@ -395,10 +390,9 @@ class AsyncConsumer(AsyncPositions, Generic[K, V]):
 
     def _move(self) -> None:
         """Go on in the running event loop; the tasks and events of the ended one are void."""
-        if self._event is not None:
-            self._event.close()
-        self._home = self._event = self._closing = None
-        self._signal, self._work = asyncio.Event(), WorkInTurn(self._pause)
+        self.side.forget()
+        self._home = self._closing = None
+        self.side.signal, self._work = asyncio.Event(), WorkInTurn(self._pause)
         self._driver.move()
 
     async def _end(self, timeout: float, *, commit: bool) -> None:
@@ -409,10 +403,10 @@ class AsyncConsumer(AsyncPositions, Generic[K, V]):
             left = max(0.0, deadline - clock.time())
             await self._work.carry_out(self._inner.leaving_before_close(left, commit=commit))
         finally:
-            self._unwatch()
+            self.side.unwatch()
             self._inner.stop_driver()
-            await self._aside(self._inner.close_the_rest)
-            self._blocking.shutdown(wait=False)
+            await self.side.aside(self._inner.close_the_rest)
+            self.side.blocking.shutdown(wait=False)
 
     # -- helpers ----------------------------------------------------------------------------------
 
@@ -435,37 +429,13 @@ class AsyncConsumer(AsyncPositions, Generic[K, V]):
 
     def _start(self) -> None:
         """Begin to watch for records, on the running event loop."""
-        if self._event is None and not self._inner.is_closed:
+        if not (self.side.watches or self._inner.is_closed):
             self.check_loop()
-            self._event = self._inner.record_event()
-            running_loop().add_reader(self._event.fileno(), self._on_records)
-
-    def _unwatch(self) -> None:
-        """Watch no more; the event is closed before its fetcher."""
-        if self._event is not None:
-            asyncio.get_running_loop().remove_reader(self._event.fileno())
-            self._event.close()
-            self._event = None
-
-    def _on_records(self) -> None:
-        if self._event is not None:
-            self._event.clear()
-            self._signal.set()
+            self.side.watch(self._inner.record_event())
 
     def _check_not_listener(self) -> None:
         if self._work.runs_caller():
             self._loop.check_outside_callback()
-
-    def wake(self) -> None:
-        """Let a task that waits look at the group."""
-        self._signal.set()
-
-    def run_aside(self, work: Callable[[], None]) -> None:
-        """Let a thread run a function that waits for a broker."""
-        self._aside(work)
-
-    def _aside(self, work: Callable[[], None]) -> asyncio.Future[None]:
-        return asyncio.get_running_loop().run_in_executor(self._blocking, work)
 
 
 class _Polling:

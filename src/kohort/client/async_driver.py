@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from concurrent.futures import Future
 from typing import Any, Final
 
 from kohort.client.client_loop import ClientLoop, monotonic_now
-from kohort.client.driver_thread import DriverThread
+from kohort.client.driver_thread import LEAVE_S, DriverThread
 from kohort.client.errors import Closed, RequestTimedOut, WrongUse
 from kohort.engine.consumer_driver import C
 from kohort.model.instants import MICROS_PER_SECOND, Instant
@@ -56,6 +57,11 @@ class EventLoopTurns(ClientLoop):
         self._arm()
         return result
 
+    def finish(self, ended: threading.Event) -> None:
+        """Go on in this thread until ``ended``, if the event loop was closed."""
+        while self._asyncio.is_closed() and not ended.is_set():
+            self._turn(LEAVE_S)
+
     def stop(self, timeout_s: float) -> None:
         """Close the engine and its connections."""
         if not self._ended:
@@ -70,7 +76,8 @@ class EventLoopTurns(ClientLoop):
             if self._due is not None:
                 self._notice_stall(now - self._due)
             self._turn(0.0)
-            self._arm()
+            if not self._ended:
+                self._arm()
         except BaseException as error:
             LOG.exception("the membership ends because of a bug")
             self._forget_events()
@@ -112,6 +119,12 @@ class AsyncDriver(DriverThread[C]):
         """Go on in the running event loop, because the one before has ended."""
         if self._turns is not None:
             self._turns.move()
+
+    def leave(self, reason: str) -> None:
+        """As `DriverThread.leave`; after the end of the event loop, in this thread."""
+        super().leave(reason)
+        if self._turns is not None:
+            self._turns.finish(self.has_left)
 
     async def answer(self, future: Future[Any], timeout_s: float | None = None) -> Any:
         """The result of a future, within ``default.api.timeout.ms`` or ``timeout_s``.

@@ -30,6 +30,7 @@ from kohort.client.driver_thread import (
     consumer_thread,
     without_group,
 )
+from kohort.client.dropping import end_when_dropped, in_thread
 from kohort.client.errors import Closed, RequestTimedOut, WrongUse
 from kohort.client.fetching import RecordFetcher
 from kohort.client.finishing import finisher_of
@@ -107,6 +108,9 @@ class Consumer(ConsumerSubscription, Generic[K, V]):
         self._columns: ColumnFetcher | None = None
         self._loop.on_change = lambda: self._change_fetcher().close()
         self._finisher = finisher_of(settings, self._recorder, self._loop.buffer)
+        self._when_dropped = end_when_dropped(
+            self, thread, self._loop.reader, self._recorder, self._run_when_dropped()
+        )
 
     # -- records ----------------------------------------------------------------------------------
 
@@ -305,14 +309,25 @@ class Consumer(ConsumerSubscription, Generic[K, V]):
                 return
             if self._by_hand:
                 yield from self._assigning(frozenset(), timeout, commit=commit)
-            elif self._topics:
-                reason = "the consumer is being closed"
-                yield from self._leaving_group(reason, timeout, commit=commit)
+            elif not self._is_out():
+                yield from self._leaving_for_good(timeout, commit=commit)
         except (RequestTimedOut, Closed) as late:
             lost = "; the offsets of the last records may not be committed" if commit else ""
             LOG.warning("closing without an answer from the group: %s%s", late, lost)
 
+    def _leaving_for_good(self, timeout: float, *, commit: bool) -> Steps:
+        """Leave; at once if the time is over, as the Java client does: a listener took it all."""
+        reason = "the consumer is being closed"
+        try:
+            yield from self._leaving_group(reason, timeout, commit=commit)
+        except RequestTimedOut:
+            self._thread.leave(reason)
+            while not self._thread.has_left.is_set():
+                yield None
+            raise
+
     def _close_the_rest(self) -> None:
+        self._when_dropped.detach()
         self._loop.close()
         if self._recorder is not None:
             self._recorder.close(in_order=self._is_out())
@@ -322,6 +337,10 @@ class Consumer(ConsumerSubscription, Generic[K, V]):
 
     def _make_thread(self, settings: ClientSettings) -> DriverThread[ConsumerCore]:
         return consumer_thread(settings, self._recorder, has_group=self._has_group)
+
+    def _run_when_dropped(self) -> Callable[[Callable[[], None]], object]:
+        """Runs the end of this consumer if it was dropped; must not refer to the consumer."""
+        return in_thread
 
     def _tell(self, kind: Callback, partitions: frozenset[TopicPartition]) -> Told:
         return tell(self._listener, kind, self, partitions)

@@ -267,9 +267,9 @@ class ConsumerPositions:
         """As `pause`; a poll after so many seconds resumes them. ``resume`` does so before.
 
         Raises:
-            WrongUse: a partition is not assigned, or the time is negative.
+            WrongUse: a partition is not assigned, or the time is negative or above a week.
         """
-        wait = arguments.seconds(seconds, "seconds")
+        wait = arguments.pause(seconds, "seconds")
         with self._alone():
             self._loop.reader.pause_until(self._assigned(partitions), time.monotonic() + wait)
 
@@ -290,19 +290,22 @@ class ConsumerPositions:
         Args:
             record: handed out by this consumer.
             most: how often a record is retried in a row; default: for ever.
-            backoff: the first wait, in seconds.
-            backoff_max: the longest wait, in seconds.
+            backoff: the first wait, in seconds; at most a week.
+            backoff_max: the longest wait, in seconds; at most a week.
 
         Returns:
             False: the record was retried ``most`` times, and nothing changed. True: the record
             comes again; if the partition is not assigned any more, its next owner reads the record.
+
+        Raises:
+            WrongUse: a wait is negative or above a week; nothing changed.
         """
         if not isinstance(record, Message):
             raise TypeError(f"record is {record!r}, expected a record of this consumer")
         if most is not None:
             arguments.whole(most, "most", arguments.MAX_INT32, 1)
-        first = arguments.seconds(backoff, "backoff")
-        longest = arguments.seconds(backoff_max, "backoff_max")
+        first = arguments.pause(backoff, "backoff")
+        longest = arguments.pause(backoff_max, "backoff_max")
         with self._alone():
             place, offset = place_of(record), record.offset() or 0
             if place not in self._loop.assigned:

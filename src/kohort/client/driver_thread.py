@@ -41,10 +41,12 @@ from kohort.engine.member_engine import MemberEngine
 from kohort.engine.member_outputs import Answered, Committed, OffsetsFetched, Output
 from kohort.engine.member_recording import RequestNotes
 from kohort.member.config import MemberConfig
+from kohort.member.events import Leave
 from kohort.member.requests import RequestId
+from kohort.member.states import MemberState
 from kohort.model.errors import ConfigError
 from kohort.model.ids import GroupId, GroupInstanceId, TopicPartition
-from kohort.model.instants import Instant, Millis
+from kohort.model.instants import MICROS_PER_SECOND, Instant, Millis
 from kohort.model.positions import Position
 from kohort.policies.consumer_groups import ConsumerAssigner
 from kohort.policies.registry import assignors
@@ -52,6 +54,9 @@ from kohort.policies.registry import assignors
 LOG: Final = logging.getLogger("kohort.client")
 
 Asked = tuple[RequestId, list[Output]]
+
+LEAVE_S: Final = 0.5
+"""Longest wait for the answer to LeaveGroup after the time for an orderly end is over."""
 
 UNFINISHED: Final = object()
 """In place of a result: other answers to the same request are still to come."""
@@ -165,12 +170,21 @@ class DriverThread(Generic[C]):
         # A handler of a signal may call while the same thread calls.
         self._starting = threading.RLock()
         self._stopped = self._forked = False
+        self._leave_by: Instant | None = None
+        """When the thread ends at the latest, if the member leaves at once."""
+        self.has_left = threading.Event()
+        """Set after ``leave`` when the group answered, or time is over."""
         self._loop: ClientLoop | None = None
         watch(self)
 
     def _after_fork(self) -> None:
         """Refuse every call in a child process."""
         self._starting, self._forked, self._loop = threading.RLock(), True, None
+
+    @property
+    def is_forked(self) -> bool:
+        """Whether this is a child process of the process that made this object."""
+        return self._forked
 
     # -- from any thread --------------------------------------------------------------------------
 
@@ -262,6 +276,24 @@ class DriverThread(Generic[C]):
         except FutureTimeout:
             raise RequestTimedOut(f"group {self.group_id}: no answer within {limit:g} s") from None
 
+    def leave(self, reason: str) -> None:
+        """Leave the group at once, although the application has not given everything up.
+
+        Returns at once, and nothing may be called afterwards but ``stop``. The thread ends when the
+        group has answered, at the latest after ``LEAVE_S``; then ``has_left`` is set.
+        """
+
+        def order(now: Instant) -> list[Output]:
+            self._leave_by = Instant(now + int(LEAVE_S * MICROS_PER_SECOND))
+            return self.driver.handle(Leave(reason=reason), now)
+
+        try:
+            if self._loop is None:
+                raise Closed("there is no thread, so there is no membership")
+            self._loop.post(order)
+        except Closed:
+            self.has_left.set()
+
     def stop(self, timeout_s: float) -> None:
         """Close every connection and end the thread; the member does not leave the group."""
         with self._starting:
@@ -313,14 +345,18 @@ class DriverThread(Generic[C]):
         return []
 
     def advance(self, now: Instant) -> list[Output]:
-        """Let the owner look at the driver."""
-        del now
+        """Let the owner look at the driver; end after ``leave``."""
         self._on_turn()
+        ends = self._leave_by
+        leaving = self.driver.member.state is MemberState.LEAVING
+        if ends is not None and (now >= ends or not leaving):
+            self.stop(0.0)
+            self.has_left.set()
         return []
 
     def next_deadline(self) -> Instant | None:
-        """None: only the driver has deadlines."""
-        return None
+        """The end of the wait for the answer to LeaveGroup."""
+        return self._leave_by
 
     def broken(self, error: BaseException) -> None:
         """Fail every future: the thread ended because of a bug."""
@@ -328,6 +364,7 @@ class DriverThread(Generic[C]):
         waiting, self._futures = list(self._futures.values()), {}
         for future, _ in waiting:
             future.set_exception(self.error)
+        self.has_left.set()
         self._on_turn()
 
 

@@ -20,6 +20,7 @@ from kohort.client.errors import Closed, WrongUse
 from kohort.client.fetching import RecordFetcher
 from kohort.client.listeners import Told, tell
 from kohort.client.log_questions import LogQuestions
+from kohort.client.loop_side import LoopSide
 from kohort.client.record_event import RecordEvent
 from kohort.client.records import K, Record, V
 from kohort.client.steps import Steps
@@ -40,12 +41,9 @@ class Outer(Protocol):
         """Raise WrongUse in another event loop than that of the first call, or in a child."""
         ...
 
-    def wake(self) -> None:
-        """Let a task that waits look at the group."""
-        ...
-
-    def run_aside(self, work: Callable[[], None]) -> None:
-        """Let a thread run a function that waits for a broker."""
+    @property
+    def side(self) -> LoopSide:
+        """The parts that the event loop calls."""
         ...
 
 
@@ -154,16 +152,19 @@ class UnblockedConsumer(Consumer[K, V]):
         self._close_the_rest()
 
     def _make_fetcher(self, settings: ClientSettings) -> RecordFetcher:
-        return RecordFetcher(settings, aside=self._outer.run_aside)
+        return RecordFetcher(settings, aside=self._outer.side.aside)
 
     def _make_thread(self, settings: ClientSettings) -> DriverThread[ConsumerCore]:
-        wake = self._outer.wake
+        wake = self._outer.side.wake
         thread = consumer_thread(
             settings, self._recorder, AsyncDriver, wake, has_group=self._has_group
         )
         assert isinstance(thread, AsyncDriver)
         self._driver = thread
         return thread
+
+    def _run_when_dropped(self) -> Callable[[Callable[[], None]], object]:
+        return self._outer.side.drop
 
     def _tell(self, kind: Callback, partitions: frozenset[TopicPartition]) -> Told:
         return tell(self._listener, kind, self._outer, partitions)

@@ -1,0 +1,101 @@
+"""The end of a consumer that the application dropped without ``close()``.
+
+In: the parts of the consumer, from the garbage collector. Out: a ``ResourceWarning`` and a line in
+the log that name the place where the consumer was made; the member leaves its group; everything is
+closed. Must not know: records, listeners.
+
+The garbage collector calls from any thread and at any line, so nothing here waits in its thread.
+Nothing is committed, because nobody knows which records were processed: the next owner begins at
+the last commit.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import warnings
+import weakref
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+from kohort.client.driver_thread import LEAVE_S, DriverThread
+from kohort.client.partition_reader import PartitionReader
+from kohort.client.recording import ConsumerRecorder
+
+LOG: Final = logging.getLogger("kohort.client.consumer")
+
+_BETWEEN: Final = (__name__.rpartition(".")[0], "typing")
+"""Modules between the application and this one; ``typing`` calls ``Consumer[str, Order](…)``."""
+
+
+class Place(NamedTuple):
+    """A place in the application's code."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+def place_of_caller() -> Place:
+    """The first place outside this room, on the stack of the calling thread."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(_BETWEEN):
+        frame = frame.f_back
+    return Place(frame.f_code.co_filename, frame.f_lineno)
+
+
+def end_when_dropped(
+    consumer: object,
+    thread: DriverThread[Any],
+    reader: PartitionReader,
+    recorder: ConsumerRecorder | None,
+    run: Callable[[Callable[[], None]], object],
+) -> weakref.finalize[..., object]:
+    """End these parts when the garbage collector takes the consumer; ``detach`` after a close.
+
+    Args:
+        consumer: no part may refer to it strongly.
+        thread: the driver; its member leaves the group.
+        reader: the fetcher in it is closed.
+        recorder: is closed, as that of a killed process.
+        run: calls a function that waits, in another thread.
+    """
+    place = place_of_caller()
+    ends = weakref.finalize(consumer, _dropped, place, thread, reader, recorder, run)
+    ends.atexit = False  # the end of the process is no mistake; the session runs out
+    return ends
+
+
+def in_thread(work: Callable[[], None]) -> None:
+    """Call a function in a thread of its own."""
+    threading.Thread(target=work, name="kohort-dropped", daemon=True).start()
+
+
+def _dropped(
+    place: Place,
+    thread: DriverThread[Any],
+    reader: PartitionReader,
+    recorder: ConsumerRecorder | None,
+    run: Callable[[Callable[[], None]], object],
+) -> None:
+    if thread.is_forked:
+        return
+    text = (
+        f"the consumer of group {thread.group_id} made at {place} was dropped without close(): it "
+        "leaves the group, and records since the last commit come again. Use it in a with block, "
+        "or call close()"
+    )
+
+    def end() -> None:
+        LOG.warning("%s", text)
+        thread.leave(f"the consumer made at {place} was dropped without close()")
+        thread.has_left.wait(2 * LEAVE_S)
+        reader.close()
+        if recorder is not None:
+            recorder.close(in_order=False)
+
+    run(end)
+    warnings.warn_explicit(text, ResourceWarning, place.file, place.line)
