@@ -9,6 +9,7 @@ to resume it is a pause, and a new generator on the same ``Checkpoint`` is a res
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -33,6 +34,7 @@ def open_ledger(directory: Path) -> SqliteLedger:
     return SqliteLedger(directory, "g")
 
 
+@functools.cache
 def options_of(application: str, starting_offsets: str = "earliest") -> SourceOptions:
     """The options of a query that does not wait for records."""
     options = parse_options(

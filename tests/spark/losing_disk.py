@@ -18,11 +18,12 @@ class LosingDisk:
 
     def __init__(self, root: Path) -> None:
         self._root = root.resolve()
+        self._root_name = str(self._root)
         self._bytes: dict[int, bytes] = {}
         self._entries: dict[int, dict[str, int]] = {}
         self._held: dict[int, int] = {}
         for path in [self._root, *self._root.rglob("*")]:
-            self._note(path)
+            self._note(str(path))
 
     def close(self) -> None:
         """Close the files that were held open."""
@@ -32,24 +33,25 @@ class LosingDisk:
 
     def fsync(self, handle: int) -> None:
         """Note the file or the folder behind a handle."""
-        path = Path(os.readlink(f"/proc/self/fd/{handle}"))
-        if path.is_relative_to(self._root):
+        path = os.readlink(f"/proc/self/fd/{handle}")
+        if path == self._root_name or path.startswith(f"{self._root_name}/"):
             self._note(path)
 
     def lose_power(self, to: Path, random: Random) -> None:
         """Make the folder ``to``, which has what is left."""
         self._restore(self._root.stat().st_ino, self._root, to, random)
 
-    def _note(self, path: Path) -> None:
-        number = self._hold(path)
-        if path.is_dir():
-            self._entries[number] = {each.name: self._hold(each) for each in path.iterdir()}
+    def _note(self, path: str) -> None:
+        number = self._hold(path, os.stat(path).st_ino)
+        if os.path.isdir(path):
+            with os.scandir(path) as entries:
+                found = {each.name: self._hold(each.path, each.inode()) for each in entries}
+            self._entries[number] = found
         else:
-            self._bytes[number] = path.read_bytes()
+            self._bytes[number] = Path(path).read_bytes()
 
-    def _hold(self, path: Path) -> int:
+    def _hold(self, path: str, number: int) -> int:
         """The number of a file; while it is held open no other file gets the number."""
-        number = path.stat().st_ino
         if number not in self._held:
             self._held[number] = os.open(path, os.O_RDONLY)
         return number

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
-import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.examples import examples
 from tests.spark.fake_engine import Checkpoint, FakeTopics, run_until, survives
-from tests.spark.schedules import actions, play
+from tests.spark.schedules import actions, folder_of_a_run, play
 from tests.tidy.blocks import block_with
 
 from kohort.model.errors import ConfigError
@@ -87,8 +86,8 @@ def test_every_record_lands_once_under_kills_pauses_and_rebalances(
     script: list[tuple[str, object, int]], zombie_confirmed: bool
 ) -> None:
     with (
-        tempfile.TemporaryDirectory() as directory,
-        DeltaWorld(Path(directory), FakeTopics(3)) as world,
+        folder_of_a_run() as directory,
+        DeltaWorld(directory, FakeTopics(3)) as world,
     ):
         world.topics.end = {TopicPartition("t", n): 10 * (n + 1) for n in range(3)}
         play(script, zombie_confirmed, world)

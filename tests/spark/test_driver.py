@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -25,7 +24,7 @@ from tests.spark.fake_engine import (
     run_until,
     survives,
 )
-from tests.spark.schedules import actions, play
+from tests.spark.schedules import actions, folder_of_a_run, play
 
 from kohort.model.errors import ConfigError, InvariantViolation
 from kohort.model.ids import TopicPartition
@@ -372,13 +371,13 @@ def test_a_checkpoint_of_another_source_is_an_error(world: World) -> None:
 
 @pytest.mark.slow
 @given(script=st.lists(actions, min_size=20, max_size=60), zombie_confirmed=st.booleans())
-@examples(150)
+@examples(180)
 def test_every_record_lands_once_under_kills_pauses_and_rebalances(
     script: list[tuple[str, object, int]], zombie_confirmed: bool
 ) -> None:
     with (
-        tempfile.TemporaryDirectory() as directory,
-        World(Path(directory), FakeTopics(3)) as world,
+        folder_of_a_run() as directory,
+        World(directory, FakeTopics(3)) as world,
     ):
         world.topics.end = {TopicPartition("t", n): 10 * (n + 1) for n in range(3)}
         play(script, zombie_confirmed, world)

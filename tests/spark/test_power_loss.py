@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from pathlib import Path
 from random import Random
 
@@ -13,7 +12,7 @@ from hypothesis import strategies as st
 from tests.examples import examples
 from tests.spark.fake_engine import FakeTopics
 from tests.spark.losing_disk import LosingDisk
-from tests.spark.schedules import NAMES, Schedule, actions
+from tests.spark.schedules import NAMES, Schedule, actions, folder_of_a_run
 
 pytest.importorskip("deltalake", reason="pip install 'kohort[spark]'")
 
@@ -65,8 +64,8 @@ class PowerSchedule(Schedule):
 
 def run(script: list[tuple[str, object, int]], skipped: str | None = None) -> None:
     """Run a script; syncs of files with the suffix ``skipped`` do nothing."""
-    with tempfile.TemporaryDirectory() as place, pytest.MonkeyPatch.context() as patch:
-        table = Path(place) / "table"
+    with folder_of_a_run() as place, pytest.MonkeyPatch.context() as patch:
+        table = place / "table"
         table.mkdir()
         disk = LosingDisk(table)
 
@@ -80,7 +79,7 @@ def run(script: list[tuple[str, object, int]], skipped: str | None = None) -> No
         with DeltaWorld(table, FakeTopics(3)) as world:
             world.topics.end = {TopicPartition("t", n): 10 * (n + 1) for n in range(3)}
             world.open_ledger()
-            schedule = PowerSchedule(world, Path(place), disk)
+            schedule = PowerSchedule(world, place, disk)
             for action, who, count in script:
                 if action == "produce":
                     world.topics.end[TopicPartition("t", int(str(who)))] += count
@@ -93,7 +92,7 @@ def run(script: list[tuple[str, object, int]], skipped: str | None = None) -> No
 
 @pytest.mark.slow
 @given(script=scripts)
-@examples(2)
+@examples(6)
 def test_every_record_lands_once_under_losses_of_power(
     script: list[tuple[str, object, int]],
 ) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.examples import examples
 from tests.spark.fake_engine import Checkpoint, FakeTopics, open_ledger, run_until, survives
-from tests.spark.schedules import actions, play
+from tests.spark.schedules import actions, folder_of_a_run, play
 
 pytest.importorskip("pyarrow", reason="pip install 'kohort[spark]'")
 
@@ -277,8 +276,8 @@ def test_rows_and_late_records_equal_a_plain_computation_under_kills_and_moves(
     stage: Windows, script: list[tuple[str, object, int]], zombie_confirmed: bool
 ) -> None:
     with (
-        tempfile.TemporaryDirectory() as directory,
-        StateWorld(Path(directory), FakeTopics(3), stage) as world,
+        folder_of_a_run() as directory,
+        StateWorld(directory, FakeTopics(3), stage) as world,
     ):
         world.topics.end = {TopicPartition("t", n): 20 * (n + 1) for n in range(3)}
         play(script, zombie_confirmed, world, StatefulApplication)
