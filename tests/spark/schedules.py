@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import lcm
@@ -17,15 +17,15 @@ from kohort.model.ids import TopicPartition
 NAMES = ("a", "b", "c")
 Action = tuple[str, object, int]
 
-_KINDS: list[list[Action]] = [
+_KINDS: list[Sequence[Action]] = [
     [("step", name, count) for name in NAMES for count in range(1, 13)],
-    *([(kind, name, 0) for name in NAMES] for kind in ("kill", "expire", "wake", "leave")),
+    *[[(kind, name, 0) for name in NAMES] for kind in ("kill", "expire", "wake", "leave")],
     [("produce", partition, count) for partition in range(3) for count in range(1, 16)],
 ]
 # One draw an action: to draw its kind, name and number apart took a fifth of the time of a test.
 # Each kind is as likely as any other.
 actions = st.sampled_from(
-    [action for kind in _KINDS for action in kind * (lcm(*map(len, _KINDS)) // len(kind))]
+    [action for kind in _KINDS for action in list(kind) * (lcm(*map(len, _KINDS)) // len(kind))]
 )
 
 
