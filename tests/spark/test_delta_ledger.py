@@ -291,6 +291,7 @@ def test_a_log_that_cannot_be_written_stops_the_batch_and_a_restart_goes_on(
         )
         with pytest.raises(LedgerError, match="free space"):
             next(steps)
+    assert orphans_of(world.directory), "the batch may be committed"
     app.kill()
     world.coordinator.expire("a-1")
     _, steps = start(world, "a-2", checkpoint)

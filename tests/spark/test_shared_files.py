@@ -11,6 +11,7 @@ import pytest
 pytest.importorskip("deltalake", reason="pip install 'kohort[spark]'")
 
 import pyarrow.parquet as pq
+from deltalake import DeltaTable
 from tests.spark.delta_world import DeltaWorld, WritingApplication, open_delta, replay, start
 from tests.spark.fake_engine import run_until, survives
 from tests.spark.test_piece_files import A0, A1, AB0, B0, rows, written
@@ -121,4 +122,24 @@ def test_a_shared_file_that_cannot_be_written_again_stops_the_batch(
         with pytest.raises(LedgerError, match=r"have new owners.*No space left"):
             next(steps)
     assert world.table() == []
+    assert orphans_of(world.directory) == []
     assert not list(world.directory.rglob("*.writing"))
+
+
+def test_a_batch_that_is_refused_before_its_commit_leaves_no_file(
+    world: DeltaWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(_: DeltaTable) -> None:
+        raise OSError("Input/output error")
+
+    _, steps = start(world)
+    run_until(steps, "committed")
+    run_until(steps, "written")
+    [*there] = orphans_of(world.directory)
+    with monkeypatch.context() as broken:
+        broken.setattr(DeltaTable, "update_incremental", fails)
+        with pytest.raises(LedgerError, match="Input/output error"):
+            next(steps)
+    assert there
+    assert orphans_of(world.directory) == []
+    assert world.table() == []

@@ -51,6 +51,10 @@ class PipelineFailed(KohortError):
     """The arguments are right: a supervisor may start the command again."""
 
 
+class BrokersAway(PipelineFailed):
+    """No broker answers at the start. Nothing was started; a later start may succeed."""
+
+
 class PythonLate(PipelineFailed):
     """The source's process did not connect to Spark in time (ADR 0041). Nothing was read."""
 

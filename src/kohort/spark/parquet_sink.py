@@ -39,7 +39,13 @@ from kohort.spark.evolution import evolved
 from kohort.spark.layout import DEAD_LETTER, HIDDEN, PLACE, RECORD_HASH
 from kohort.spark.ledger import Committed, Ledger, NotedQuery, WrittenFile
 from kohort.spark.partition_columns import PARTITION_BY, check_made, noted
-from kohort.spark.piece_files import REPORT, remove_marked, write_files, written_file
+from kohort.spark.piece_files import (
+    REPORT,
+    remove_marked,
+    remove_written,
+    write_files,
+    written_file,
+)
 from kohort.spark.rowwise import RowwiseQuery
 
 LOG: Final = logging.getLogger(__name__)
@@ -172,8 +178,7 @@ class ParquetSink:
         for file in files:
             if file.partition in committed.fenced:
                 LOG.warning("%s has a new owner, which writes these rows", file.partition)
-                for path, _ in file.sealed:
-                    (self._directory / path).unlink(missing_ok=True)
+                remove_written(self._directory, [file])
 
 
 def table_columns(frame: DataFrame) -> StructType:

@@ -12,7 +12,7 @@ import itertools
 import pickle
 import uuid
 from collections import deque
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import closing
 from dataclasses import dataclass
@@ -144,6 +144,13 @@ def remove_marked(directory: Path, mark: str) -> None:
     for folder in (DATA, DEAD_LETTERS):
         for path in (directory / folder).rglob(f"{mark}-*"):
             path.unlink(missing_ok=True)
+
+
+def remove_written(directory: Path, files: Iterable[WrittenFile]) -> None:
+    """Remove the files of pieces that no commit will name."""
+    for file in files:
+        for path, _ in file.sealed:
+            (directory / path).unlink(missing_ok=True)
 
 
 def _runs(batch: pa.RecordBatch) -> Iterator[tuple[TopicPartition, pa.RecordBatch]]:

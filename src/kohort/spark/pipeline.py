@@ -24,11 +24,12 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamReader
 
+from kohort.client.errors import ClientError
 from kohort.host.log_lines import VARIABLE, add_log_field
 from kohort.model.errors import ConfigError, KohortError
 from kohort.spark.checkpoints import Checkpoint, locked_checkpoint
 from kohort.spark.draining import SUFFIX, DrainFile, Draining
-from kohort.spark.failures import PipelineFailed, PythonLate, explained
+from kohort.spark.failures import BrokersAway, PipelineFailed, PythonLate, explained
 from kohort.spark.kafka_topics import KafkaTopics
 from kohort.spark.ledger import Ledger
 from kohort.spark.new_tables import check_partitions, is_begun, planned
@@ -171,8 +172,8 @@ def run_pipeline(
 
     Raises:
         ConfigError: a setting is wrong; nothing was started.
-        ClientError: the brokers cannot be reached.
-        PipelineFailed: the query failed.
+        ClientError: the brokers refuse this application; nothing was started.
+        PipelineFailed: the query failed, or no broker answers (``BrokersAway``).
     """
     _check_topics(parse_options(_source_options(config, config.output)))
     if config.evolve and config.state is not None:
@@ -421,8 +422,13 @@ def _state_options(config: PipelineConfig, checkpoint: Path) -> dict[str, str]:
 
 
 def _check_topics(options: SourceOptions) -> None:
-    with closing(KafkaTopics(options.topics, options.client, options.pattern)) as topics:
-        topics.partitions()
+    try:
+        with closing(KafkaTopics(options.topics, options.client, options.pattern)) as topics:
+            topics.partitions()
+    except ClientError as error:
+        if not error.retriable:
+            raise
+        raise BrokersAway(f"{error}; nothing was started or written") from error
 
 
 def _watch(

@@ -55,6 +55,7 @@ from kohort.spark.ledger import (
 )
 from kohort.spark.offsets import OwnedRange
 from kohort.spark.partition_columns import NewTable
+from kohort.spark.piece_files import remove_written
 from kohort.spark.planning import Piece
 from kohort.spark.state.heads import StateHead
 
@@ -150,7 +151,8 @@ class DeltaLedger(DeltaNotes):
 
         Raises:
             LedgerError: also if the log cannot be written. Then the batch may be committed, and
-                its files must stay; the next start reads the position.
+                its files stay; the next start reads the position. The files are removed if the
+                batch is refused before that.
         """
         intents = self._writing()
         with self._lock, intents.locked(alone=False):
@@ -160,12 +162,12 @@ class DeltaLedger(DeltaNotes):
             planned = ranges_of(pieces)
             if any(file.dead_path for file in files):
                 self._dead.expect()
-            refused = False
+            tried = False
             kept: list[WrittenFile] = []
 
             def append() -> frozenset[TopicPartition]:
-                nonlocal refused, kept
-                if refused and self._landed(planned, kept):
+                nonlocal tried, kept
+                if tried and self._landed(planned, kept):
                     there = self._log.files()
                     landed = [f for f in kept if all(p.path in there for p in f.data_files)]
                     gone = {f.partition for f in files} - {f.partition for f in landed}
@@ -173,13 +175,18 @@ class DeltaLedger(DeltaNotes):
                 fenced = frozenset(p for p, r in planned.items() if not self._may_move(p, r))
                 moved = {p: r for p, r in planned.items() if p not in fenced}
                 kept = without_partitions(self._directory, files, fenced)
-                refused = True
                 if moved:
                     change = batch_change(self._directory, moved, kept, query, self._state)
+                    tried = True
                     self._log.commit(change)
                 return fenced
 
-            fenced = self._retry(append)
+            try:
+                fenced = self._retry(append)
+            except Exception:
+                if not tried:
+                    remove_written(self._directory, [*files, *kept])
+                raise
             ours = [piece for piece in pieces if piece.partition not in fenced]
             pairs = match_files(ours, [f for f in kept if f.partition not in fenced])
             rows = [manifest_row(piece, file, query) for piece, file in pairs]

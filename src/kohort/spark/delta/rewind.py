@@ -104,6 +104,8 @@ def without_partitions(
         try:
             again[path] = _rewritten(directory, path, str(Path(path).parent), cuts)
         except (OSError, pa.ArrowException) as error:
+            for new in again.values():
+                (directory / new.path).unlink(missing_ok=True)
             raise LedgerError(
                 f"{directory / path} has rows of partitions that have new owners, and cannot be "
                 f"written again without them: {error}; nothing of this batch was committed; "
