@@ -23,11 +23,12 @@ from tests.client.test_async_consumer import make_async, play, soon
 
 from kohort import Consumer
 from kohort.broker.embedded import EmbeddedBroker
-from kohort.client import column_fetcher
+from kohort.client import column_fetcher, range_fetching
 from kohort.client.admin import Admin
 from kohort.client.errors import FetchFailed, NoOffset, WrongUse
 from kohort.fetch import columns as decoding
 from kohort.fetch import numpy_decoder
+from kohort.fetch.requests import Place, fetch_request
 from kohort.model.ids import TopicPartition
 
 
@@ -244,6 +245,29 @@ def test_the_memory_of_a_slow_consumer_is_bounded(broker: EmbeddedBroker) -> Non
             most = max(most, reader.buffered)
         assert 0 < most <= limit + 20_200
         assert len(rows_by_arrow(consumer, 359, 25)) == 359
+
+
+def test_a_full_partition_does_not_wait_long_behind_one_without_records(
+    broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[set[int], int]] = []
+
+    def build(options: Any, places: list[Place], *more: Any, **by_name: Any) -> Any:
+        request = fetch_request(options, places, *more, **by_name)
+        asked.append(({place.partition.partition for place in places}, request.max_wait_ms))
+        return request
+
+    monkeypatch.setattr(range_fetching, "fetch_request", build)
+    for _ in range(3):  # batches that one answer each brings
+        write(broker, *[(0, b"v" * 50)] * 10)
+    small = {"max_partition_fetch_bytes": 300, "queued_max_messages_kbytes": 1}
+    with make(broker, **small) as consumer:
+        consumer.assign([TP0, TP1])
+        consumer.seek(TP1, 100)
+        rows_by_arrow(consumer, 1, 1)
+        wanted = [({1}, wait) for wait in (10, 20, 40, 80, 160, 200)]
+        until(lambda: asked[-6:] == wanted, "short waits for the partition without records alone")
+        rows_by_arrow(consumer, 129, 10)
 
 
 @pytest.mark.slow

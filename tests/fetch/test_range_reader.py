@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kohort.fetch.range_reader import RangeReader
-from kohort.fetch.requests import FetchOptions, Remedy, fetch_request
+from kohort.fetch.requests import FetchOptions, Patience, Remedy, fetch_request
 from kohort.fetch.sections import Damaged
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import TopicPartition
@@ -93,7 +93,7 @@ def opened(made: RangeReader, records: int = 1_000) -> list[tuple[TopicPartition
 
 
 def test_a_partition_is_due_unless_it_is_asked_paused_or_full() -> None:
-    made = reader(A, B, part=100)
+    made = reader(A, B, part=100, most=400)
     assert due(made) == [A, B]
     made.asked(1, [A], 10)
     assert due(made) == [B]
@@ -102,9 +102,35 @@ def test_a_partition_is_due_unless_it_is_asked_paused_or_full() -> None:
     made.pause([B], False)
     made.answered(1, response(row(A, batch(0))), NOW)
     assert due(made) == [B], "as much of A waits as one fetch may bring"
+    assert [partition for partition, _ in made.left_out(NOW)] == [A]
     assert opened(made) == [(A, [0], 2)]
     assert due(made) == [B, A], "the partition that got records is the last one"
     assert [place.offset for place in made.places([B, A], 50)] == [0, 2]
+
+
+def test_a_full_partition_is_fetched_on_until_a_fourth_of_the_limit_waits() -> None:
+    made = reader(A, B, part=100, most=2_000)
+    before = 0
+    while due(made) == [A, B] or due(made) == [B, A]:
+        offset = made.places([A], 1)[0].offset
+        before = made.buffered
+        fetched(made, 1, row(A, batch(offset)))
+    assert before < 500 <= made.buffered
+    assert due(made) == [B]
+    opened(made, records=2)
+    assert due(made) == [B, A], "less than a fourth waits again"
+
+
+def test_a_node_waits_shortly_while_full_partitions_are_left_out() -> None:
+    patience = Patience(50)
+    assert patience.wait_ms("n", leaves_out=False) == 50
+    assert [patience.wait_ms("n", leaves_out=True) for _ in range(4)] == [10, 20, 40, 50]
+    assert patience.wait_ms("m", leaves_out=True) == 10
+    patience.restart("n")
+    assert patience.wait_ms("n", leaves_out=True) == 10
+    assert patience.wait_ms("n", leaves_out=False) == 50
+    assert patience.wait_ms("n", leaves_out=True) == 10
+    assert Patience(5).wait_ms("n", leaves_out=True) == 5
 
 
 def test_answers_that_wait_or_may_come_fill_the_limit() -> None:

@@ -29,7 +29,7 @@ from kohort.engine.member_outputs import (
     Versioned,
 )
 from kohort.fetch.range_reader import RangeReader, Trouble
-from kohort.fetch.requests import Remedy, fetch_request
+from kohort.fetch.requests import Patience, Remedy, fetch_request
 from kohort.member.requests import RequestId
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import TopicPartition
@@ -77,6 +77,7 @@ class RangeFetching:
         self._left: dict[RequestId, tuple[_Group, set[TopicPartition]]] = {}
         """The partitions without an answer so far, by request."""
         self._busy: set[_Group] = set()
+        self._patience = Patience(self._options.max_wait_ms)
         self._changed = True
         self._wake_at: Instant | None = None
         self._logged: dict[str, float] = {}
@@ -110,14 +111,19 @@ class RangeFetching:
         with self.lock:
             groups: dict[_Group, list[TopicPartition]] = {}
             for partition, replica in self.reader.due(now):
-                where = LeaderOf(partition=partition) if replica < 0 else Node(node_id=replica)
-                group = replica, self._engine.node_of(where)
+                group = self._group(partition, replica)
                 if group not in self._busy:
                     groups.setdefault(group, []).append(partition)
+            full = {self._group(*each) for each in self.reader.left_out(now)} if groups else ()
             for group, partitions in groups.items():
-                outputs += self._ask(group, partitions, now)
+                wait_ms = self._patience.wait_ms(group, leaves_out=group in full)
+                outputs += self._ask(group, partitions, wait_ms, now)
             self._wake_at = self.reader.next_due(now)
         return outputs
+
+    def _group(self, partition: TopicPartition, replica: int) -> _Group:
+        where = LeaderOf(partition=partition) if replica < 0 else Node(node_id=replica)
+        return replica, self._engine.node_of(where)
 
     def next_deadline(self) -> Instant | None:
         """When ``advance`` must be called at the latest."""
@@ -132,7 +138,10 @@ class RangeFetching:
         partitions = output.partitions or tuple(left)
         with self.lock:
             if output.error is None:
+                before = self.reader.answers
                 self.troubles += self.reader.answered(number, output.message, now)
+                if self.reader.answers != before:
+                    self._patience.restart(group)
             else:
                 self._failed(output.error, partitions)
             self.reader.failed(number, partitions, now)
@@ -153,7 +162,9 @@ class RangeFetching:
             self.lock.notify()
         self.on_news()
 
-    def _ask(self, group: _Group, partitions: list[TopicPartition], now: Instant) -> list[Output]:
+    def _ask(
+        self, group: _Group, partitions: list[TopicPartition], wait_ms: int, now: Instant
+    ) -> list[Output]:
         replica, endpoint = group
         options, room = self._options, self.reader.room
         if room <= 0:
@@ -164,7 +175,8 @@ class RangeFetching:
         places = {place.partition: place for place in self.reader.places(partitions, each)}
 
         def build(wanted: Sequence[TopicPartition], version: int) -> FetchRequest:
-            return fetch_request(options, [places[tp] for tp in wanted], most, version=version)
+            chosen = [places[tp] for tp in wanted]
+            return fetch_request(options, chosen, most, version=version, max_wait_ms=wait_ms)
 
         if replica < 0:
             where = LeadersOf(partitions=tuple(partitions), build=build)

@@ -9,10 +9,10 @@ complete, however large).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from kohort.fetch.sections import Batch, visible_batches
 from kohort.model.errors import ErrorCode
@@ -31,6 +31,44 @@ class FetchOptions:
     read_committed: bool
     rack_id: str
     check_crcs: bool
+
+
+_SHORTEST_WAIT_MS: Final = 10
+
+
+class Patience:
+    """How long a node may wait for records, by node.
+
+    A node answers the requests of a connection one after another. So a partition that had enough
+    buffered records when a request left waits for the end of that request. Then the node waits 10
+    ms at first and twice as long after each empty answer: a reader that is fast gets records soon,
+    and one that is slow sends few requests.
+
+    Args:
+        most_ms: ``fetch.max.wait.ms``.
+    """
+
+    def __init__(self, most_ms: int) -> None:
+        self._most = most_ms
+        self._next: dict[Hashable, int] = {}
+
+    def wait_ms(self, node: Hashable, *, leaves_out: bool) -> int:
+        """The wait of the next request.
+
+        Args:
+            node: the node.
+            leaves_out: whether a partition of the node has enough buffered records at present.
+        """
+        if not leaves_out:
+            self.restart(node)
+            return self._most
+        wait = min(self._most, self._next.get(node, _SHORTEST_WAIT_MS))
+        self._next[node] = 2 * wait
+        return wait
+
+    def restart(self, node: Hashable) -> None:
+        """The node sent records: its next wait is short again."""
+        self._next.pop(node, None)
 
 
 class Place(NamedTuple):
@@ -84,6 +122,7 @@ def fetch_request(
     max_bytes: int | None = None,
     *,
     version: int = 0,
+    max_wait_ms: int | None = None,
 ) -> FetchRequest:
     """The request for these places of one node; without places it is answered at once.
 
@@ -92,6 +131,7 @@ def fetch_request(
         places: in the order in which the node fills its answer.
         max_bytes: the size of the answer, if it is less than in the options.
         version: of the request; epochs are sent from version 12 on.
+        max_wait_ms: how long the node may wait for records, if not as in the options.
     """
     topics: dict[str, FetchTopic] = {}
     for (topic, partition), offset, most, epoch in places:
@@ -105,8 +145,9 @@ def fetch_request(
             )
         )
     limit = options.max_bytes if max_bytes is None else min(max_bytes, options.max_bytes)
+    wait = options.max_wait_ms if max_wait_ms is None else max_wait_ms
     return FetchRequest(
-        max_wait_ms=options.max_wait_ms if topics else 0,
+        max_wait_ms=wait if topics else 0,
         min_bytes=options.min_bytes,
         max_bytes=limit,
         isolation_level=1 if options.read_committed else 0,
