@@ -11,8 +11,8 @@ from kohort.explain.causes import _TABLE, Cause, clients_cause, reason_of
 from kohort.explain.events import Kind
 from kohort.explain.reading import LogReader
 from kohort.explain.wordings.broker import versions_of
-from kohort.explain.wordings.matching import WORDINGS, understood
-from kohort.explain.wordings.templates import NUMBERS, number, version_text
+from kohort.explain.wordings.matching import WORDINGS, Found, understood
+from kohort.explain.wordings.templates import FIELDS, NUMBERS, number, version_text
 
 _NAME = re.compile(r"<(\w+)>")
 
@@ -27,6 +27,12 @@ def example(template: str) -> tuple[str, dict[str, str]]:
     return text.replace("…", " and more."), values
 
 
+def told(found: Found) -> dict[str, str]:
+    """All values that were found, by name."""
+    fields = zip(FIELDS, found.fields, strict=True)
+    return {name: value for name, value in fields if value} | found.details
+
+
 def test_each_wording_finds_the_values_of_its_message() -> None:
     """One test for all, because each case takes a millisecond."""
     for own in WORDINGS:
@@ -36,8 +42,8 @@ def test_each_wording_finds_the_values_of_its_message() -> None:
                 assert own.match(f"{beginning}{text}{end}") == values, own.template
         found = understood(text)
         assert found is not None, own.template
-        assert found[0].kind is own.kind, own.template
-        assert found[1] == values, f"a less special wording comes before {own.template}"
+        assert found.wording.kind is own.kind, own.template
+        assert told(found) == values, f"a less special wording comes before {own.template}"
 
 
 def test_a_long_text_is_read_with_the_same_values() -> None:
@@ -83,7 +89,7 @@ def test_group_names_and_member_ids_may_hold_blanks_quotes_and_brackets() -> Non
     )
     found = understood(line)
     assert found is not None
-    values = found[1]
+    values = told(found)
     assert (values["group"], values["generation"], values["partition"]) == (group, "4", "7")
     assert reason_of(values["reason"])[:3] == (Cause.NEW_MEMBER, member, "")
 

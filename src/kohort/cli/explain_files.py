@@ -13,16 +13,17 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import asdict
-from itertools import islice, pairwise
+from itertools import chain, pairwise
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from kohort.cli.explain_segments import SegmentFile, is_segment
+from kohort.explain.events import Event
 from kohort.explain.facts import UNUSED, HistoryReader
 from kohort.explain.frames import framed
 from kohort.explain.reading import Counts, LogReader
 from kohort.explain.told import Told
-from kohort.explain.topic_records import dumped
+from kohort.explain.topic_records import Recorded, dumped
 from kohort.host.group_log import line_for
 from kohort.model.errors import ConfigError
 from kohort.model.facts import Fact
@@ -39,6 +40,8 @@ _DUMP: Final = b"Log starting offset: "
 _UTF16: Final = (b"\xff\xfe", b"\xfe\xff")
 _LOOKED_AT: Final = 4_096
 _GZIP: Final = b"\x1f\x8b"
+_Block: TypeAlias = tuple[int, list[str], bool]
+"""The number of the first line, lines, and whether they were cut."""
 _FIRST: Final = 50
 """The first lines that tell whether the newest line comes first."""
 _MOST_TURNED: Final = 1 << 26
@@ -137,44 +140,55 @@ class LogFile:
         """The events with the time of the last line that had one."""
         at, number = float("-inf"), 0
         try:
-            for number, (line, cut) in self._in_time(enumerate(self._lines(advance), 1)):
-                if _is_record(line) and (records := dumped(line, self.name, number)):
-                    self._reader.counts.lines += 1
-                    self._reader.counts.understood += 1
-                    for record in records:
-                        at = record.at
-                        yield at, record
-                    continue
-                if self._blank and line and not line.isspace():
-                    self._blank = False
-                for event in self._reader.read(number, line, cut=cut):
-                    at = event.at if event.at is not None else at
-                    yield at, event
+            for number, lines, cut in self._in_time(_numbered(self._lines(advance))):
+                for told in self._told(number, lines, cut=cut):
+                    at = told.at if told.at is not None else at
+                    yield at, told
+                number += len(lines) - 1  # noqa: PLW2901 - the last line, if the next is damaged
         except (EOFError, OSError, zlib.error) as error:
             self._remark = f"{self.name} is damaged behind line {number}: {error}"
         yield from ((at, event) for event in self._reader.rest())
 
-    def _in_time(
-        self, lines: Iterator[tuple[int, tuple[str, bool]]]
-    ) -> Iterator[tuple[int, tuple[str, bool]]]:
+    def _told(self, number: int, lines: list[str], *, cut: bool) -> Iterator[Recorded | Event]:
+        """The things that lines tell; the first one has this number."""
+        if self._blank:
+            self._blank = not any(line and not line.isspace() for line in lines)
+        if not cut and not any(_is_record(line) for line in lines):
+            yield from self._reader.read_lines(number, lines)
+            return
+        for place, line in enumerate(lines, number):
+            if _is_record(line) and (records := dumped(line, self.name, place)):
+                self._reader.counts.lines += 1
+                self._reader.counts.understood += 1
+                yield from records
+            else:
+                yield from self._reader.read(place, line, cut=cut)
+
+    def _in_time(self, blocks: Iterator[_Block]) -> Iterator[_Block]:
         """The lines with their numbers; those of a log with the newest first, from its end."""
-        first = list(islice(lines, _FIRST))
-        if not _newest_first(line for _, (line, _) in first):
+        first, count = list[_Block](), 0
+        while count < _FIRST and (block := next(blocks, None)) is not None:
+            first.append(block)
+            count += len(block[1])
+        if not _newest_first(list(chain.from_iterable(lines for _, lines, _ in first))[:_FIRST]):
             yield from first
-            yield from lines
+            yield from blocks
             return
         room = _MOST_TURNED
-        for each in lines:
-            first.append(each)
-            room -= len(each[1][0])
+        for block in blocks:
+            first.append(block)
+            room -= sum(map(len, block[1]))
             if room < 0:
                 yield from first
-                yield from lines
+                yield from blocks
                 return
         self._remark = f"{self.name} has its newest line first: it was read from its end"
-        yield from reversed(first)
+        for number, lines, cut in reversed(first):
+            yield from (
+                (place, [line], cut) for place, line in reversed([*enumerate(lines, number)])
+            )
 
-    def _lines(self, advance: Callable[[], None]) -> Iterator[tuple[str, bool]]:
+    def _lines(self, advance: Callable[[], None]) -> Iterator[tuple[list[str], bool]]:
         file: io.BufferedReader | gzip.GzipFile = self._raw
         beginning = self._raw.peek(_LOOKED_AT)[:_LOOKED_AT]
         if beginning.startswith(_GZIP):
@@ -255,10 +269,18 @@ def _is_record(line: str) -> bool:
     return '"type":' in line or "]::" in line or " payload: " in line
 
 
+def _numbered(blocks: Iterable[tuple[list[str], bool]]) -> Iterator[_Block]:
+    """The blocks with the numbers of their first lines."""
+    number = 1
+    for lines, cut in blocks:
+        yield number, lines, cut
+        number += len(lines)
+
+
 def _split(
     file: io.BufferedReader | gzip.GzipFile, longest: int, advance: Callable[[], None]
-) -> Iterator[tuple[str, bool]]:
-    """The lines of a log, and whether a line was longer than ``longest`` and was cut.
+) -> Iterator[tuple[list[str], bool]]:
+    """The lines of a log in blocks; a line that is longer than ``longest`` comes alone, and cut.
 
     Whole blocks are decoded and split: a call for each line takes five times as long.
     """
@@ -273,47 +295,53 @@ def _split(
             continue
         begin = block.find(b"\n") + 1 if cut else 0
         if cut:
-            yield rest.decode("utf-8", "replace"), True
+            yield [rest.decode("utf-8", "replace")], True
             rest = b""
         if begin <= end:
             text = (rest + block[begin:end]).decode("utf-8", "replace")
             if "\r" in text or "\0" in text:
                 text = _ODD_ENDS.sub("", text)
-            for line in text.split("\n"):
-                yield (line, False) if len(line) <= longest else (line[:longest], True)
+            yield from _uncut(text.split("\n"), longest)
         rest, cut = block[end + 1 : end + 1 + longest], len(block) - end - 1 > longest
     if rest:
-        yield rest.decode("utf-8", "replace").rstrip("\r"), cut
+        yield [rest.decode("utf-8", "replace").rstrip("\r")], cut
+
+
+def _uncut(lines: list[str], longest: int) -> Iterator[tuple[list[str], bool]]:
+    if max(map(len, lines)) <= longest:
+        yield lines, False
+    else:
+        yield from (([line[:longest]], len(line) > longest) for line in lines)
 
 
 def _recoded(
     file: io.BufferedReader | gzip.GzipFile, advance: Callable[[], None]
-) -> Iterator[tuple[str, bool]]:
+) -> Iterator[tuple[list[str], bool]]:
     """The lines of a log in UTF-16, as PowerShell writes the output of a command."""
     text = io.TextIOWrapper(file, encoding="utf-16", errors="replace")
     try:
         while line := text.readline(LONGEST_LINE):
             advance()
-            yield line.rstrip("\r\n"), False
+            yield [line.rstrip("\r\n")], False
     finally:
         text.detach()  # its owner closes the file
 
 
 def _records(
     file: io.BufferedReader | gzip.GzipFile, advance: Callable[[], None]
-) -> Iterator[tuple[str, bool]]:
+) -> Iterator[tuple[list[str], bool]]:
     """The records of a formatter of ``kafka-console-consumer``, which writes no line ends."""
     rest = b""
     while data := file.read(LONGEST_LINE):
         *whole, rest = (rest + data).replace(b"}" + _RECORDS, b"}\n" + _RECORDS).split(b"\n")
         if len(rest) > LONGEST_RECORD:
-            yield rest[:LONGEST_LINE].decode("utf-8", "replace"), True
+            yield [rest[:LONGEST_LINE].decode("utf-8", "replace")], True
             rest = b""
         for each in whole:
             advance()
-            yield each.decode("utf-8", "replace"), False
+            yield [each.decode("utf-8", "replace")], False
     if rest:
-        yield rest.decode("utf-8", "replace"), False
+        yield [rest.decode("utf-8", "replace")], False
 
 
 def safe(text: str) -> str:

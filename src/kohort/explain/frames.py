@@ -84,6 +84,10 @@ _TIMES: Final = (
 )
 
 
+_NO_FIELDS: Final[Mapping[str, Any]] = MappingProxyType({})
+_new: Final = tuple.__new__
+
+
 class Framed(NamedTuple):
     """A line without its frame."""
 
@@ -91,16 +95,14 @@ class Framed(NamedTuple):
     at: float | None = None
     dated: bool = False
     source: str = ""
-    fields: Mapping[str, Any] = MappingProxyType({})
+    fields: Mapping[str, Any] = _NO_FIELDS
     """The fields of a JSON line, or of a JSON object behind a text."""
 
 
 def framed(line: str) -> Framed:
     """Take a line apart. A line without a known frame is its text alone."""
-    if line.endswith(")") and line.startswith(_LEVELS, 26) and line[24:26] == "] ":
-        begin, second, millis = line.rfind(" ("), _kafka_second(line[:21]), line[21:24]
-        if second is not None and line.startswith(_KAFKA_ENDS, begin) and millis.isdecimal():
-            return Framed(line[26:begin], second + int(millis) / 1_000, True)
+    if line.endswith(")") and (known := kafkas(line)) is not None:
+        return known
     stripped = line.strip()
     if "\x1b" in stripped:
         stripped = _COLOURS.sub("", stripped)
@@ -117,6 +119,21 @@ def framed(line: str) -> Framed:
     if 'msg="' in stripped and (fields := _logfmt(stripped)).get("msg"):
         return Framed(fields["msg"], at, dated, source, fields)
     return Framed(_without_logger(stripped), at, dated, source)
+
+
+def kafkas(line: str) -> Framed | None:
+    """A line in the default pattern of Kafka's loggers taken apart; None for another line.
+
+    Args:
+        line: ends with a bracket.
+    """
+    if line[24:26] == "] " and line.startswith(_LEVELS, 26):
+        begin, second, millis = line.rfind(" ("), _kafka_second(line[:21]), line[21:24]
+        if second is not None and line.startswith(_KAFKA_ENDS, begin) and millis.isdecimal():
+            at = second + int(millis) / 1_000
+            # This takes half the time of a call with the names of the fields.
+            return _new(Framed, (line[26:begin], at, True, "", _NO_FIELDS))
+    return None
 
 
 def _before_json(text: str, found: Mapping[str, Any], source: str) -> Framed:

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import re
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
 
 from kohort.explain.events import Event, Kind, Place, Side
-from kohort.explain.frames import Framed, framed, same_source_time
+from kohort.explain.frames import Framed, framed, kafkas, same_source_time
 from kohort.explain.tables import TableReader
 from kohort.explain.wordings.broker import versions_of
-from kohort.explain.wordings.matching import understood
+from kohort.explain.wordings.matching import Found, understood
 from kohort.explain.wordings.other import FRANZ_GO_VALUES
-from kohort.explain.wordings.templates import Wording
 
 _MAYBE: Final = (
     *("roup", "oordinator", "eartbeat", "ember", "ebalanc", "ommit", "MAXPOLL", "poll"),
@@ -52,8 +52,8 @@ _CLIENTLESS: Final = frozenset(
     {"kafka-python", "aiokafka", "franz-go", "librdkafka", "kafka-go", "ruby-kafka"}
 )
 """Programs with a member id in few of their lines: a client by it would be another one."""
-_UUID: Final = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
-_HEX: Final = re.compile(r"[0-9a-f]{32}")
+_UUID: Final = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}").fullmatch
+_HEX: Final = re.compile(r"[0-9a-f]{32}").fullmatch
 _DAY_S: Final = 86_400.0
 _BEGINNING: Final = "] INFO ["
 _MOST_TEXT: Final = 600
@@ -139,6 +139,44 @@ class LogReader:
             return whole if whole is not None else [*self._alone(), *self._take(number, line)]
         return self._take(number, line)
 
+    def read_lines(self, number: int, lines: Sequence[str]) -> list[Event]:
+        """The events that are complete with these lines, as `read` of each line finds them.
+
+        Most lines of a log have the pattern of Kafka's loggers: here, they take the shortest way.
+
+        Args:
+            number: of the first line.
+            lines: without their ends, in the order of the log.
+        """
+        counts, before, found = self.counts, self._before, list[Event]()
+        for place, line in enumerate(lines, number):
+            frame = None
+            if line.endswith(")") and self._torn is None and self._tables.kind is None:
+                frame = kafkas(line)
+            if frame is None:
+                found += self.read(place, line)
+                continue
+            counts.lines += 1
+            before.append(line)
+            if not _may_be(line):
+                counts.others += 1
+                continue
+            message = understood(frame.text)
+            if message is None:
+                found += self._message(place, line)
+                continue
+            counts.understood += 1
+            if line.count(_BEGINNING) > 1:
+                counts.mixed += 1
+            if message.wording.kind is Kind.HOUSEKEEPING:
+                continue
+            event = self._event(message, frame, Place(self._file, place))
+            if event.group and not self._held:
+                found.append(event)
+            else:
+                found += self._complete(event)
+        return found
+
     def _whole(self, line: str) -> list[Event] | None:
         """The events of the torn line before and this one as one line; None if they are two."""
         number, begun = self._torn or (0, "")
@@ -214,10 +252,9 @@ class LogReader:
         found = understood(frame.text) or _in_pairs(frame) if frame.text else None
         if found is None:
             return None
-        wording, values = found
-        if wording.kind is Kind.HOUSEKEEPING:
+        if found.wording.kind is Kind.HOUSEKEEPING:
             return []
-        return self._complete(self._event(wording, values, frame, place))
+        return self._complete(self._event(found, frame, place))
 
     def _of_group(self, row: Event) -> Event:
         """A row of a table without a column for groups is about the group of the line in front."""
@@ -246,18 +283,15 @@ class LogReader:
         self._held.append(event)
         return self._released() if len(self._held) > _MOST_HELD else []
 
-    def _event(
-        self, wording: Wording, values: dict[str, str], frame: Framed, place: Place
-    ) -> Event:
+    def _event(self, found: Found, frame: Framed, place: Place) -> Event:
+        wording, fields, details = found
+        group, member, instance, client, partition, generation, members, static = fields[:8]
+        state, reason = fields[8:]
         text, at, dated, source, _ = frame
-        kind, side, maker = wording.kind, wording.side, wording.maker
-        versions = wording.versions
-        if maker in _ALIKE:
+        kind, side, maker, versions = wording[:4]
+        alike = maker in _ALIKE
+        if alike:
             maker = self._maker(maker, frame)
-        take = values.pop
-        group, member = take("group", ""), take("member", "")
-        instance, client = take("instance", ""), take("client", "")
-        partition = take("partition", "")
         if side is not Side.BROKER:
             group, member = group and _plain(group), member and _plain(member)
             told = (group, member, instance and _plain(instance), client)
@@ -270,7 +304,7 @@ class LogReader:
             versions = versions_of(versions, text) if wording.reasoned else versions
         if member and not client and maker not in _CLIENTLESS:
             client = client_of(member)
-        if ", " in group and maker in _ALIKE:
+        if alike and ", " in group and maker in _ALIKE:
             group = group.partition(", ")[0]  # the format of the log goes on behind the message
         key = source or client
         home = int(partition) if partition else None
@@ -281,22 +315,19 @@ class LogReader:
         elif kind is not Kind.GROUP_CHOSEN:  # the next line that names one is about it
             group = self._group_of_line(key, home)
         at = None if at is None else self._on_its_day(key, at, dated=dated)
-        generation, members, static = (
-            take("generation", ""),
-            take("members", ""),
-            take("static", ""),
-        )
-        named = (group, home, member, instance, client)
-        numbers = (
-            int(generation) if generation else None,
-            int(members) if members else None,
-            int(static) if static else None,
-        )
-        state, reason = take("state", ""), take("reason", "")
         reason = reason and ("" if reason.startswith("{'") else _plain(reason))  # '{': an object
-        line = (kind, side, place, text[:_MOST_TEXT], at, dated, source, maker, versions)
         # This takes half the time of a call with the names of the fields.
-        return tuple.__new__(Event, (*line, *named, *numbers, state, reason, values))
+        return tuple.__new__(
+            Event,
+            (
+                *(kind, side, place, text[:_MOST_TEXT], at, dated, source, maker, versions),
+                *(group, home, member, instance, client),
+                int(generation) if generation else None,
+                int(members) if members else None,
+                int(static) if static else None,
+                *(state, reason, details),
+            ),
+        )
 
     def _note_group(self, key: str, group: str, home: int | None) -> None:
         """Note the group of a line for later lines without one."""
@@ -386,7 +417,7 @@ def _may_be(line: str) -> bool:
     return False
 
 
-def _in_pairs(frame: Framed) -> tuple[Wording, dict[str, str]] | None:
+def _in_pairs(frame: Framed) -> Found | None:
     """A message of franz-go; the logger wrote its values as separate fields."""
     if "group" not in frame.fields:
         return None
@@ -395,7 +426,7 @@ def _in_pairs(frame: Framed) -> tuple[Wording, dict[str, str]] | None:
     whole = f"{frame.text}; {', '.join(pairs)}"
     for text in (whole, f"{whole}, …", f"{frame.text}; {pairs[0]}"):
         found = understood(text)
-        if found is not None and found[1].get("group") == str(frame.fields["group"]):
+        if found is not None and found.fields[0] == str(frame.fields["group"]):
             return found
     return None
 
@@ -404,7 +435,7 @@ def _in_pairs(frame: Framed) -> tuple[Wording, dict[str, str]] | None:
 def client_of(member: str) -> str:
     """The client id in a member id: a broker appends a random UUID to it."""
     for length, random in ((36, _UUID), (32, _HEX)):
-        if random.fullmatch(member, max(0, len(member) - length)):
+        if len(member) >= length and random(member, len(member) - length):
             return member[:-length].removesuffix("-")
     return ""
 

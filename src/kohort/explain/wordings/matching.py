@@ -13,11 +13,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from kohort.explain.wordings.broker import BROKER
 from kohort.explain.wordings.client import CLIENT
-from kohort.explain.wordings.templates import LONGEST, Wording
+from kohort.explain.wordings.templates import AROUND, FIELDS, LONGEST, Quick, Wording, quick
 from kohort.explain.wordings.tool import TOOL
 
 WORDINGS: Final[tuple[Wording, ...]] = tuple(
@@ -51,21 +51,62 @@ def _filed() -> tuple[dict[str, list[int]], list[int]]:
 _BY_WORD, _ALWAYS = _filed()
 _NEEDED: Final = tuple(frozenset(_words(wording.template)) for wording in WORDINGS)
 _KNOWN: Final = frozenset(word for needed in _NEEDED for word in needed)
+_new: Final = tuple.__new__
+"""Makes a value of a tuple in half the time of a call with the names of the fields."""
+
+
+class Found(NamedTuple):
+    """The message of a text, with its values; a value that the text does not tell is empty."""
+
+    wording: Wording
+    fields: tuple[str, ...]
+    """The values in `FIELDS`, in that order."""
+    details: dict[str, str]
+    """The values under other names."""
+
+
+class _Tried(NamedTuple):
+    """A wording that a line may have, with the parts that each line needs."""
+
+    wording: Wording
+    mark: str
+    first: str
+    behind: int
+    """The length of ``first``."""
+    open_end: bool
+    quick: Quick | None
 
 
 @lru_cache(maxsize=4_096)
-def _tried(words: frozenset[str]) -> tuple[Wording, ...]:
+def _tried(words: frozenset[str]) -> tuple[_Tried, ...]:
     """The wordings to try for a line that has these of the words of all wordings."""
     filed = (number for word in words for number in _BY_WORD.get(word, ()))
     numbers = sorted([*_ALWAYS, *(number for number in filed if _NEEDED[number] <= words)])
-    return tuple(WORDINGS[number] for number in numbers)
+    return tuple(
+        _Tried(each, each.mark, each.first, len(each.first), each.open_end, quick(each))
+        for each in (WORDINGS[number] for number in numbers)
+    )
 
 
-def understood(text: str) -> tuple[Wording, dict[str, str]] | None:
+def understood(text: str) -> Found | None:
     """The most special wording that fits a text, and its values; None if no wording fits."""
-    beginning = text if len(text) <= LONGEST else text[:LONGEST]
-    for wording in _tried(_KNOWN.intersection(beginning.split(" "))):
-        # Asked here, too, since a call costs more than this search.
-        if wording.mark in text and (values := wording.match(text)) is not None:
-            return wording, values
+    short = len(text) <= LONGEST
+    words = _KNOWN.intersection((text if short else text[:LONGEST]).split(" "))
+    bare = text.rstrip(AROUND).removesuffix(".")
+    for wording, mark, first, behind, open_end, by in _tried(words):
+        if mark not in text:
+            continue
+        if by is not None and short:
+            whole = text if open_end else bare
+            begin = whole.find(first)
+            if begin >= 0 and (found := by.match(whole, begin + behind)) is not None:
+                value = found.group
+                details = {}
+                for name, place in by.details:
+                    if told := value(place):
+                        details[name] = told
+                return _new(Found, (wording, value(*by.fields), details))
+        if (values := wording.match(text)) is not None:
+            fields = tuple([values.pop(name, "") for name in FIELDS])
+            return Found(wording, fields, values)
     return None
