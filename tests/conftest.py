@@ -11,10 +11,12 @@ import gc
 import os
 import signal
 from collections.abc import Generator
+from pathlib import Path
 
 import hypothesis
 import pytest
 from tests.class_archive import use_archive
+from tests.fast_files import FAST_TESTS, all_slow
 from tests.one_spark import OneSpark
 from xdist.remote import Producer
 
@@ -55,6 +57,16 @@ def pytest_configure() -> None:
     gc.set_threshold(20_000, 20, 50)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     use_archive()
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """A run of the fast tests does not import the files that have none, a seventh of all.
+
+    Each worker would import these files and the clients and peers that they need.
+    """
+    if config.option.markexpr != FAST_TESTS or collection_path.suffix != ".py":
+        return None
+    return all_slow(collection_path.read_text("utf-8")) or None
 
 
 def pytest_collection_finish() -> None:

@@ -59,6 +59,7 @@ class Kio:
     name = "kio"
     narrow = True
 
+    @functools.cache  # noqa: B019 - the oracles live as long as the run
     def module_class(self, cls: type, version: int) -> Any:
         layout = layout_of(cls)
         index = importlib.import_module("kio.schema.index")
@@ -70,7 +71,8 @@ class Kio:
 
     def encode(self, message: Any, version: int) -> bytes:
         serial = importlib.import_module("kio.serial")
-        theirs = self.module_class(type(message), version)
+        ours: Any = type(message)
+        theirs = self.module_class(ours, version)
         out = io.BytesIO()
         serial.entity_writer(theirs)(out, self.build(message, theirs, version))
         return out.getvalue()
@@ -213,6 +215,7 @@ class KafkaPython:
     name = "kafka-python"
     narrow = False
 
+    @functools.cache  # noqa: B019 - the oracles live as long as the run
     def primary(self, cls: type) -> Any:
         for name in _KAFKA_PYTHON_MODULES:
             found = getattr(importlib.import_module(name), cls.__name__, None)
@@ -222,7 +225,8 @@ class KafkaPython:
 
     def object(self, message: Any, version: int) -> Any:
         """The message as kafka-python's own object, ready for encoding in ``version``."""
-        theirs = self.primary(type(message))
+        ours: Any = type(message)
+        theirs = self.primary(ours)
         return self.build(message, theirs, theirs._struct, version)
 
     def encode(self, message: Any, version: int) -> bytes:

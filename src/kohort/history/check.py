@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 from typing import Any, ClassVar, Final, TypeVar
 
 from kohort.history.world import World
@@ -94,12 +95,11 @@ class Check:
 
     def handlers(self) -> dict[type[Any], list[Handler]]:
         """The methods of this check that handle each kind of fact."""
-        found: dict[type[Any], list[Handler]] = {}
-        for attribute in dir(type(self)):
-            kinds = getattr(getattr(type(self), attribute), _WANTED, ())
-            for kind in kinds:
-                found.setdefault(kind, []).append(getattr(self, attribute))
-        return found
+        of: Any = type(self)
+        return {
+            kind: [getattr(self, name) for name in names]
+            for kind, names in _handler_names(of).items()
+        }
 
     def finish(self, last: Recorded) -> None:
         """Judge all open cases; ``last`` is the last fact of the history."""
@@ -131,3 +131,13 @@ class Check:
         self.findings.append(
             Finding(message=message(), recorded=recorded, group_id=group_id, member_id=member_id)
         )
+
+
+@cache
+def _handler_names(check: type[Check]) -> dict[type[Any], list[str]]:
+    """The names of the methods that handle each kind of fact; the same for all checkers."""
+    found: dict[type[Any], list[str]] = {}
+    for name in dir(check):
+        for kind in getattr(getattr(check, name), _WANTED, ()):
+            found.setdefault(kind, []).append(name)
+    return found
