@@ -68,6 +68,8 @@ SPARK_WAITS_S: Final = 10
 DELTA_COMMIT_INTERVAL_S: Final = 5.0
 """Each commit is a file in the log of the Delta table, which every reader of the table reads."""
 
+_HEARTBEAT_MS: Final = "1000"
+"""A member learns of a rebalance with a heartbeat. At Kafka's 3 s that was most of a hand-over."""
 _LOOK_S: Final = 0.2
 _FROM_SPARK: Final = (PySparkException, Py4JError, OSError)
 
@@ -372,6 +374,7 @@ def _source_options(config: PipelineConfig, checkpoint: Path) -> dict[str, str]:
     return {
         **_state_options(config, checkpoint),
         "kafka.client.id": checkpoint.name,
+        "kafka.heartbeat.interval.ms": _HEARTBEAT_MS,
         "kafka.kohort.member.identity": str(checkpoint.resolve()),
         **{f"kafka.{name}": value for name, value in kafka.items()},
         "kafka.bootstrap.servers": config.bootstrap,
