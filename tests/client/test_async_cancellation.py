@@ -352,7 +352,8 @@ async def cut_assignments(cutter: Cutter, broker: EmbeddedBroker) -> None:
 async def cut_closes(cutter: Cutter, broker: EmbeddedBroker) -> None:
     """A cancelled close goes on: it commits, and leaves the group. A second one waits for it."""
     numbers = count()
-    consumer, group, read = make_async(broker), "", 0
+    consumer: AsyncConsumer[Any, Any]
+    group, read = "", 0
 
     async def close() -> None:
         async with consumer:

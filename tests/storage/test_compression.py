@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import random
+import struct
 import zlib
 
 import cramjam
@@ -11,7 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kohort.model.errors import ErrorCode
-from kohort.storage.compression import CompressionType, compress, decompress
+from kohort.storage import compression
+from kohort.storage.compression import (
+    MAX_DECOMPRESSED_BYTES,
+    CompressionType,
+    compress,
+    decompress,
+)
 from kohort.storage.errors import RefusedBatch
 
 COMPRESSED = [kind for kind in CompressionType if kind is not CompressionType.NONE]
@@ -45,6 +53,44 @@ def test_a_truncated_stream_is_refused(kind: CompressionType) -> None:
     whole = compress(bytes(range(256)) * 40, kind)
     with pytest.raises(RefusedBatch):
         decompress(whole[: len(whole) // 2], kind)
+
+
+def as_java_writes(data: bytes) -> bytes:
+    """A frame of independent blocks of 64 KiB, without sizes and checksums."""
+    frame = bytearray.fromhex("04224d18604082")
+    for begin in range(0, len(data), 65_536):
+        plain = data[begin : begin + 65_536]
+        block = bytes(cramjam.lz4.compress_block(plain, store_size=False))
+        stored = len(block) >= len(plain)
+        frame += struct.pack("<I", len(plain) | 1 << 31 if stored else len(block))
+        frame += plain if stored else block
+    return bytes(frame + bytes(4))
+
+
+def test_lz4_blocks_are_read_as_the_library_reads_the_frame(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also of damaged frames: both give the same records, or both refuse them."""
+    dice = random.Random(5)
+    text = b"".join(b"%d," % dice.getrandbits(12) for _ in range(50_000))
+    whole = as_java_writes(text + dice.randbytes(100_000))
+    assert compression._plain_lz4(whole, MAX_DECOMPRESSED_BYTES) is not None
+    cases = [whole, whole + b"more", whole[:7] + bytes(4)]
+    for _ in range(60):
+        damaged = bytearray(whole)
+        damaged[dice.randrange(len(whole))] ^= 1 << dice.randrange(8)
+        cases.append(bytes(damaged))
+
+    def outcome(data: bytes) -> bytes | str:
+        try:
+            return bytes(decompress(data, CompressionType.LZ4))
+        except RefusedBatch as error:
+            return str(error)
+
+    by_blocks = [outcome(case) for case in cases]
+    monkeypatch.setattr(compression, "_plain_lz4", lambda *_: None)
+    assert by_blocks == [outcome(case) for case in cases]
+    assert {type(found) for found in by_blocks} == {bytes, str}
 
 
 def test_an_unknown_type_is_refused() -> None:
