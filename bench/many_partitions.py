@@ -9,7 +9,9 @@ commit of the former owner to the first commit of the new one. The table gets no
 partition in that time: it holds the release, the acquisition, and a micro-batch of the new owner.
 
 The second application has ``local[1]``. Both have no pauses between batches
-(``--commit-interval 0``). The CPU time is that of the processes of the first application.
+(``--commit-interval 0``). The CPU time is that of the processes of the first application, with the
+commands that Java runs. ``--conf KEY=VALUE`` gives both a setting of Spark. With few partitions and
+few rows the figures are the price of a micro-batch itself.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+import psutil
 from bench.cpu import CpuMeter
 from bench.ending import end_with_children
 from bench.pipeline import start_broker
@@ -61,8 +64,14 @@ class Application:
             print(f"  a batch: {found}", flush=True)
 
     def cpu_s(self) -> float:
-        """CPU seconds of its processes up to now."""
-        return sum(self.meter.seconds().values())
+        """CPU seconds of its processes up to now, and of the commands that Java has run."""
+        times = [
+            process.cpu_times()
+            for process in psutil.Process(self.process.pid).children(recursive=True)
+            if process.name() == "java"
+        ]
+        commands = float(sum(each.children_user + each.children_system for each in times))
+        return sum(self.meter.seconds().values()) + commands
 
     def wait_for(self, count: int) -> None:
         """Wait until it has reported so many batches with records."""
@@ -80,16 +89,17 @@ class Application:
 
 @contextmanager
 def application(
-    name: str, bootstrap: str, folder: Path, table: str, cores: int
+    name: str, bootstrap: str, folder: Path, cores: int, given: argparse.Namespace
 ) -> Iterator[Application]:
     """Run ``kohort pipeline`` with this name."""
     sql = folder / "query.sql"
     sql.write_text("SELECT key, value FROM records")
     command = [
         sys.executable, "-m", "kohort", "pipeline", "--bootstrap", bootstrap, "--topic", TOPIC,
-        "--group", TOPIC, "--sql", str(sql), "--output", str(folder / "table"), "--table", table,
-        "--commit-interval", "0", "--trigger-ms", "0", "--master", f"local[{cores}]",
-        "--name", name, "--json",
+        "--group", TOPIC, "--sql", str(sql), "--output", str(folder / "table"),
+        "--table", given.table, "--commit-interval", "0", "--trigger-ms", "0",
+        "--master", f"local[{cores}]", "--name", name, "--json",
+        *(word for conf in given.conf for word in ("--conf", conf)),
     ]  # fmt: skip
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         started = Application(process, CpuMeter({}, pid=process.pid))
@@ -159,7 +169,7 @@ def measure(given: argparse.Namespace, bootstrap: str, folder: Path) -> None:
         admin.create_topic(TOPIC, given.partitions)
     with (
         fed(bootstrap, given.partitions, given.rows_per_s),
-        application("first", bootstrap, folder, given.table, 2) as first,
+        application("first", bootstrap, folder, 2, given) as first,
     ):
         first.wait_for(WARM_UP_BATCHES)
         before, cpu, begun = len(first.full), first.cpu_s(), time.monotonic()
@@ -178,7 +188,7 @@ def measure(given: argparse.Namespace, bootstrap: str, folder: Path) -> None:
             "cpu_cores": round(cpu / (time.monotonic() - begun), 2),
         }
         if given.hand_over:
-            with application("second", bootstrap, folder, given.table, 1) as second:
+            with application("second", bootstrap, folder, 1, given) as second:
                 second.wait_for(3)
             time.sleep(5)
     if given.hand_over and given.table == "delta":
@@ -212,6 +222,7 @@ def main() -> None:
     parser.add_argument("--rows-per-s", type=int, default=20_000)
     parser.add_argument("--table", choices=["delta", "parquet"], default="delta")
     parser.add_argument("--seconds", type=float, default=30)
+    parser.add_argument("--conf", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--no-hand-over", dest="hand_over", action="store_false")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="kohort-bench-") as name:

@@ -7,7 +7,6 @@ import fcntl
 import os
 import threading
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -101,7 +100,7 @@ def test_a_query_stops_when_its_lock_was_removed(tmp_path: Path, replaced: bool)
 
     class Query:
         isActive = True
-        recentProgress: tuple[Any, ...] = ()
+        lastProgress = None
 
         def stop(self) -> None:
             stopped.append(self)

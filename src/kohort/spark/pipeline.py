@@ -21,6 +21,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors.exceptions.base import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamReader
 
@@ -472,7 +473,7 @@ def _watch(
 
 
 def _report_new(query: StreamingQuery, report: Callable[[Progress], None], last: int) -> int:
-    for progress in query.recentProgress:
+    for progress in _progress_after(query, last):
         batch = int(progress["batchId"])
         # Spark also reports triggers without work, under the number of the next batch.
         if batch <= last or "addBatch" not in progress["durationMs"]:
@@ -480,3 +481,15 @@ def _report_new(query: StreamingQuery, report: Callable[[Progress], None], last:
         last = batch
         report(progress_of(batch, progress))
     return last
+
+
+def _progress_after(query: StreamingQuery, last: int) -> Sequence[StreamingQueryProgress]:
+    """Progress that may be of batches after ``last``.
+
+    Spark keeps the progress of 100 triggers. Java writes each of them as JSON and Python reads it,
+    so all of them are asked for only if more than one batch ended since the last look.
+    """
+    newest = query.lastProgress
+    if newest is None or int(newest["batchId"]) <= last:
+        return ()
+    return (newest,) if int(newest["batchId"]) == last + 1 else query.recentProgress
