@@ -80,6 +80,12 @@ def test_the_dashboard_follows_a_group_and_runs_no_names(browser: Chromium) -> N
         assert "a new member joined (likely)" in row
         assert HOSTILE in row
         assert "≤ 19.0 s" in row
+        order = "[...document.querySelectorAll('#headline, #rebalances, #findings')]"
+        assert browser.run(f"{order}.map((each) => each.id)") == [
+            *("headline", "rebalances", "findings"),
+        ]
+        sentence = browser.run("document.querySelector('#headline').textContent")
+        assert sentence.startswith("Group g: 1 rebalance, because a new member joined")
         # The live picture stands still for the rest of the test.
         browser.run("timeline.view = { from: 0, to: 40000 }, timeline.draw()")
         browser.run("timeline.scroller.focus()")

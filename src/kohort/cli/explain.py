@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import asdict
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -40,6 +39,7 @@ from kohort.explain.findings import (
     timeout_near,
     waited_text,
 )
+from kohort.explain.headline import headline, time_text
 from kohort.explain.page import page
 from kohort.explain.rebalances import Rebalance
 from kohort.explain.stories import Story
@@ -103,7 +103,7 @@ def explain(
     if html is not None:
         with writing(html):
             script, style = drawing(), asset("style.css")
-            made = page(found, map(_headline, found), _time, script=script, style=style)
+            made = page(found, map(_told, found), time_text, script=script, style=style)
             html.write_text(made, encoding="utf-8")
     if traced is not None:
         with writing(traced):
@@ -124,7 +124,7 @@ def explain(
 def _lines(explained: Explained, width: int | None) -> Iterator[str]:
     """The text about a group; on a terminal, lines are broken between words or columns."""
     story = explained.story
-    yield wrapped(_headline(explained), width)
+    yield wrapped(_told(explained), width)
     rows = list(story.rebalances)[-_SHOWN:]
     if rows:
         cells = [_row(each, story) for each in rows]
@@ -148,27 +148,9 @@ def _lines(explained: Explained, width: int | None) -> Iterator[str]:
             yield wrapped(f"    proof: {places}", width)
 
 
-def _headline(explained: Explained) -> str:
-    """One sentence with the number of rebalances, their time and their main cause."""
-    story = explained.story
-    name = f"Group {safe(story.group)}" if story.group else "A group that the log does not name"
-    count = (
-        "no rebalance seen"
-        if not story.total
-        else f"{story.total:,} rebalance" + "s" * (story.total > 1)
-    )
-    span = ""
-    if story.first is not None and story.last is not None and story.last > story.first:
-        span = f" in {span_text(story.last - story.first)}"
-    told = [(cause, n) for cause, n in story.causes.most_common() if "does not tell" not in cause]
-    why = ""
-    if told:
-        cause, times = told[0]
-        share = "" if times == story.total else "mostly " if 2 * times > story.total else "partly "
-        why = f", {share}because {cause.value}"
-    worst = f"; first of all: {explained.findings[0].name}" if explained.findings else ""
-    when = f" (from {_time(story.first, story.dated)})" if story.first is not None else ""
-    return f"{name}: {count}{span}{why}{worst}{when}. Written by {explained.makers}."
+def _told(explained: Explained) -> str:
+    """The sentence about a group, without characters that a terminal would carry out."""
+    return headline(explained, safe(explained.story.group))
 
 
 def _row(each: Rebalance, story: Story) -> tuple[object, ...]:
@@ -180,7 +162,7 @@ def _row(each: Rebalance, story: Story) -> tuple[object, ...]:
     if each.client_reason:
         because += f": {safe(each.client_reason)[:40]}"
     return (
-        _time(each.began if each.began is not None else each.ended, story.dated),
+        time_text(each.began if each.began is not None else each.ended, story.dated),
         MISSING if each.generation is None else each.generation,
         because,
         safe(member_text(each))[:72] or MISSING,
@@ -191,16 +173,6 @@ def _row(each: Rebalance, story: Story) -> tuple[object, ...]:
         MISSING if each.moved is None else each.moved,
         MISSING if each.needless is None else each.needless,
         *(text or MISSING for text in costs_text(each)),
-    )
-
-
-def _time(at: float | None, dated: bool) -> str:
-    if at is None:
-        return MISSING
-    moment = datetime.fromtimestamp(at, UTC)
-    return (
-        moment.strftime("%Y-%m-%d %H:%M:%S" if dated else "%H:%M:%S")
-        + f".{moment.microsecond // 1000:03}"
     )
 
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from kohort.explain.explaining import Explained
 from kohort.explain.generations import Planner
+from kohort.explain.headline import headline
 from kohort.explain.live import LiveGroup, LiveGroups
 from kohort.explain.picture import Cursor, Picture, picture_of
 from kohort.explain.rebalances import Rebalance
@@ -56,8 +57,8 @@ class _Group:
     told: Explained | None = None
     seen: Seen | None = None
     version: int = 0
-    findings: tuple[int, list[dict[str, Any]]] = (-1, [])
-    """The patterns, and the version of the group that they were found in."""
+    patterns: tuple[int, dict[str, Any]] = (-1, {})
+    """One sentence and the patterns, and the version of the group that they were found in."""
 
 
 @dataclass(slots=True)
@@ -192,7 +193,7 @@ class Board:
         seen = group.seen
         members = [] if seen is None else [asdict(each) for each in seen.members]
         values = {"group": reader.group, "picture": message, "members": members}
-        yield "group", {**values, "findings": _findings(group)}
+        yield "group", {**values, **_patterns(group)}
 
 
 def _explained(group: _Group) -> Explained:
@@ -202,9 +203,10 @@ def _explained(group: _Group) -> Explained:
     return group.live.explained()
 
 
-def _findings(group: _Group) -> list[dict[str, Any]]:
+def _patterns(group: _Group) -> dict[str, Any]:
     version = 0 if group.live is None else group.live.version
-    if group.findings[0] != version:
+    if group.patterns[0] != version:
+        explained = _explained(group)
         found = [
             {
                 "name": each.name,
@@ -214,10 +216,11 @@ def _findings(group: _Group) -> list[dict[str, Any]]:
                 "known": each.known.value,
                 "proof": ", ".join(f"{place.file}:{place.line}" for place in each.evidence),
             }
-            for each in _explained(group).findings
+            for each in explained.findings
         ]
-        group.findings = version, found
-    return group.findings[1]
+        told = headline(explained, explained.story.group)
+        group.patterns = version, {"headline": told, "findings": found}
+    return group.patterns[1]
 
 
 def _row(name: str, group: _Group, now: float) -> dict[str, Any]:

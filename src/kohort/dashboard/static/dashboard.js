@@ -91,6 +91,7 @@ function takeGroup(event) {
   if (values.group !== chosen()) return;
   find("#group").hidden = false;
   find("#group h2").textContent = values.group;
+  find("#headline").textContent = values.headline;
   if (shown !== values.group) {
     shown = values.group;
     find("#timeline").replaceChildren();
