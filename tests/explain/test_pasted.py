@@ -149,6 +149,21 @@ def test_aiokafka_is_told_from_kafka_python_by_its_logger() -> None:
     assert [e.maker for e in events(structured)] == ["aiokafka"]
 
 
+def test_a_failed_commit_in_words_of_two_programs_is_told_by_other_lines_or_of_either() -> None:
+    line = "2026-03-01 12:00:00,000 %sOffsetCommit failed for group g - NotAuthorized"
+    python = "2026-03-01 12:00:00,000 Heartbeat poll expired, leaving group"
+    aiokafka = "2026-03-01 12:00:00,000 OffsetCommit failed before join, ignoring: closed"
+
+    def makers(*lines: str) -> list[str]:
+        return [event.maker for event in events(*lines)]
+
+    assert makers(line % "") == ["kafka-python or aiokafka"]
+    assert makers(line % "kafka.coordinator.consumer ") == ["kafka-python"]
+    assert makers(line % "aiokafka.consumer.group_coordinator ") == ["aiokafka"]
+    assert makers(python, line % "")[-1] == "kafka-python"
+    assert makers(aiokafka, line % "")[-1] == "aiokafka"
+
+
 def test_a_group_of_kafka_0_10_is_restabilized() -> None:
     begin = "[2017-03-02 11:02:21,120] INFO [GroupCoordinator 2]: "
     end = "(kafka.coordinator.GroupCoordinator)"

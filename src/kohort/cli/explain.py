@@ -30,6 +30,7 @@ from kohort.cli.output import (
     writing,
 )
 from kohort.dashboard.assets import asset, drawing
+from kohort.dashboard.times import time_text
 from kohort.explain.explaining import Explained, Explainer
 from kohort.explain.findings import (
     cause_text,
@@ -39,7 +40,7 @@ from kohort.explain.findings import (
     timeout_near,
     waited_text,
 )
-from kohort.explain.headline import headline, time_text
+from kohort.explain.headline import headline
 from kohort.explain.page import page
 from kohort.explain.rebalances import Rebalance
 from kohort.explain.stories import Story
@@ -150,7 +151,7 @@ def _lines(explained: Explained, width: int | None) -> Iterator[str]:
 
 def _told(explained: Explained) -> str:
     """The sentence about a group, without characters that a terminal would carry out."""
-    return headline(explained, safe(explained.story.group))
+    return headline(explained, safe(explained.story.group), time_text)
 
 
 def _row(each: Rebalance, story: Story) -> tuple[object, ...]:

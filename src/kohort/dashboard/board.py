@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
+from kohort.dashboard.times import time_text
 from kohort.explain.explaining import Explained
 from kohort.explain.generations import Planner
 from kohort.explain.headline import headline
@@ -218,7 +219,7 @@ def _patterns(group: _Group) -> dict[str, Any]:
             }
             for each in explained.findings
         ]
-        told = headline(explained, explained.story.group)
+        told = headline(explained, explained.story.group, time_text)
         group.patterns = version, {"headline": told, "findings": found}
     return group.patterns[1]
 

@@ -19,6 +19,7 @@ from kohort.explain.tables import TableReader
 from kohort.explain.wordings.broker import versions_of
 from kohort.explain.wordings.matching import Found, understood
 from kohort.explain.wordings.other import FRANZ_GO_VALUES
+from kohort.explain.wordings.python import EITHER
 
 _MAYBE: Final = (
     *("roup", "oordinator", "eartbeat", "ember", "ebalanc", "ommit", "MAXPOLL", "poll"),
@@ -46,10 +47,10 @@ _CONTEXT: Final = re.compile(
 _RDKAFKA: Final = re.compile(r"([\w.-]+#consumer-\d+)\b")
 _NOTHING: Final = frozenset({"None", "null", "none", "<nil>", "{}", "(no error)", "Success"})
 _SOME: Final = re.compile(r"^Some\((.*)\)$")
-_ALIKE: Final = frozenset({"kafka-python", "aiokafka", "Java"})
+_ALIKE: Final = frozenset({"kafka-python", "aiokafka", EITHER, "Java"})
 _OF_JAVA: Final = re.compile(r"\b(?:Abstract|Consumer|Worker)Coordinator\b|apache\.kafka|o\.a\.k\.")
 _CLIENTLESS: Final = frozenset(
-    {"kafka-python", "aiokafka", "franz-go", "librdkafka", "kafka-go", "ruby-kafka"}
+    {"kafka-python", "aiokafka", EITHER, "franz-go", "librdkafka", "kafka-go", "ruby-kafka"}
 )
 """Programs with a member id in few of their lines: a client by it would be another one."""
 _UUID: Final = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}").fullmatch
@@ -118,6 +119,8 @@ class LogReader:
         """A line that may go on with the next one: people paste lines that a terminal broke."""
         self._aiokafka = False
         """Whether a line was certainly aiokafka's; it shares messages with kafka-python."""
+        self._kafka_python = False
+        """Whether the last line of such a program was kafka-python's, as far as is known."""
 
     def read(self, number: int, line: str, *, cut: bool = False) -> list[Event]:
         """The events that are complete with this line: mostly none or one, in order.
@@ -347,10 +350,13 @@ class LogReader:
             text += " ".join(str(frame.fields.get(name, "")) for name in _LOGGERS)
         if maker == "aiokafka" or "aiokafka" in text or "group_coordinator" in text:
             self._aiokafka = True
+        elif maker == EITHER and not self._aiokafka:
+            return "kafka-python" if self._kafka_python or "kafka.coordinator" in text else maker
         elif maker == "Java" and "Request_v" not in text:
             return "kafka-python" if "kafka.coordinator" in text else maker
         if maker == "Java":
             maker = "kafka-python"  # the names of requests end so in Python only
+        self._kafka_python = not self._aiokafka
         return "aiokafka" if self._aiokafka else maker
 
     def _group_of_line(self, key: str, home: int | None) -> str:

@@ -21,7 +21,7 @@ from kohort.explain.wordings.other import (
     RUBY_KAFKA,
     SARAMA,
 )
-from kohort.explain.wordings.python import AIOKAFKA, KAFKA_PYTHON
+from kohort.explain.wordings.python import AIOKAFKA, COMMITS, EITHER, KAFKA_PYTHON
 from kohort.explain.wordings.spark import SPARK
 from kohort.explain.wordings.templates import Wording, wording
 
@@ -40,6 +40,7 @@ def _brief(table: tuple[tuple[Kind, str], ...]) -> Iterator[tuple[Kind, str]]:
 _MAKERS: Final = (
     ("librdkafka", (*LIBRDKAFKA, *LIBRDKAFKA_DETAILS)),
     ("aiokafka", AIOKAFKA),
+    (EITHER, COMMITS),
     ("kafka-python", KAFKA_PYTHON),
     ("franz-go", (*FRANZ_GO, *_brief(FRANZ_GO))),
     ("sarama", SARAMA),

@@ -1,6 +1,6 @@
 """Messages of kafka-python, aiokafka and Faust about their groups.
 
-In: nothing. Out: `KAFKA_PYTHON` and `AIOKAFKA`. Must not
+In: nothing. Out: `KAFKA_PYTHON`, `AIOKAFKA`, `COMMITS`. Must not
 know: frames, other programs.
 """
 
@@ -171,27 +171,13 @@ KAFKA_PYTHON: Final = (
     ),
 )
 
-AIOKAFKA: Final = (
-    (
-        Kind.JOIN_FAILED,
-        "Error sending JoinGroupRequest_<version> to node <node> [<reason>] -- marking "
-        "coordinator dead",
-    ),
-    (Kind.SESSION_EXPIRED, "Heartbeat session expired - marking coordinator dead"),
-    (Kind.UNKNOWN_MEMBER, "Heartbeat failed: local member_id was not recognized; resetting and …"),
-    (Kind.COORDINATOR_LOST, "Marking the coordinator dead (node <node>)for group <group>"),
-    (Kind.JOINED, "Joined group '<group>' (generation <generation>) with member_id <member>"),
+EITHER: Final = "kafka-python or aiokafka"
+"""The program of a message that both write, if neither its logger nor another line tells more."""
+COMMITS: Final = (
     (
         Kind.COMMIT_FAILED,
         "OffsetCommit failed for group <group> due to group error (<reason>), will …",
     ),
-    (Kind.PROGRESS, "Heartbeat send request failed: <reason>. Will retry"),
-    (Kind.PROGRESS, "LeaveGroup request succeeded"),
-    (
-        Kind.COORDINATOR_LOST,
-        "Error sending <request> to node <node> [<reason>] -- marking coordinator dead",
-    ),
-    (Kind.PROGRESS, "Metadata for topic has changed from <old> to <topics>"),
     (
         Kind.COMMIT_FAILED,
         "OffsetCommit failed for group <group> on partition <topic> due to <reason>, will retry",
@@ -211,6 +197,29 @@ AIOKAFKA: Final = (
         "OffsetCommit failed for group <group> on partition <topic> with offset <offsets>: "
         "<reason>",
     ),
+    (Kind.COMMIT_FAILED, "OffsetCommit failed for unauthorized topics <topics>"),
+    (Kind.COMMIT_FAILED, "OffsetCommit failed for group <group> - <reason>"),
+    (Kind.COMMIT_FAILED, "Auto offset commit failed: <reason>"),
+)
+"""Of both programs: aiokafka took these words from kafka-python 1.0, and keeps them."""
+
+AIOKAFKA: Final = (
+    (
+        Kind.JOIN_FAILED,
+        "Error sending JoinGroupRequest_<version> to node <node> [<reason>] -- marking "
+        "coordinator dead",
+    ),
+    (Kind.SESSION_EXPIRED, "Heartbeat session expired - marking coordinator dead"),
+    (Kind.UNKNOWN_MEMBER, "Heartbeat failed: local member_id was not recognized; resetting and …"),
+    (Kind.COORDINATOR_LOST, "Marking the coordinator dead (node <node>)for group <group>"),
+    (Kind.JOINED, "Joined group '<group>' (generation <generation>) with member_id <member>"),
+    (Kind.PROGRESS, "Heartbeat send request failed: <reason>. Will retry"),
+    (Kind.PROGRESS, "LeaveGroup request succeeded"),
+    (
+        Kind.COORDINATOR_LOST,
+        "Error sending <request> to node <node> [<reason>] -- marking coordinator dead",
+    ),
+    (Kind.PROGRESS, "Metadata for topic has changed from <old> to <topics>"),
     (Kind.JOIN_FAILED, "Unexpected error in join group '<group>' response: <reason>"),
     (Kind.PROGRESS, "Executing _on_partitions_revoked"),
     (Kind.PROGRESS, "Executing _on_partitions_assigned"),
@@ -220,10 +229,7 @@ AIOKAFKA: Final = (
         Kind.REQUESTED,
         "Subscription changed during rebalance from <old> to <topics>. Rejoining group",
     ),
-    (Kind.COMMIT_FAILED, "OffsetCommit failed for unauthorized topics <topics>"),
-    (Kind.COMMIT_FAILED, "OffsetCommit failed for group <group> - <reason>"),
     (Kind.COMMIT_FAILED, "OffsetCommit failed before join, ignoring: <reason>"),
-    (Kind.COMMIT_FAILED, "Auto offset commit failed: <reason>"),
     (Kind.COMMIT_FAILED, "Auto offset commit errored: <reason>"),
     (Kind.COMMIT_FAILED, "Failed to commit on finallization: <reason>"),
     (Kind.PROGRESS, "Unexpected error in coordinator routine"),
