@@ -1,7 +1,7 @@
 """Kafka's own command-line tools, on kohort's broker.
 
 What a tool prints is read as little as it can be: the words that an operator looks for. `make long`
-looks for the same words on the Kafka that the tools come from; there each costs a Java as here.
+looks for the same words on the Kafka that the tools come from.
 """
 
 from __future__ import annotations
@@ -17,10 +17,12 @@ import pytest
 from tests.conformance.members import TOPIC, Member, forms, subscription
 from tests.conformance.registry import profile_of
 from tests.conformance.talk import Talk
+from tests.interop.kafka_tools import GROUPS, TOPICS, KafkaTools
+from tests.java import skip_without_kafkas_classes
 
 from kohort.coordinator.partitions import partition_for
-from kohort.testing.kafka_jars import KafkaUnavailable, installed
-from kohort.testing.real_kafka import absence, run_tool
+from kohort.testing.kafka_jars import KafkaUnavailable
+from kohort.testing.real_kafka import run_tool
 from kohort.wire.messages.k02_list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -30,8 +32,6 @@ from kohort.wire.messages.k03_metadata import MetadataRequest, MetadataRequestTo
 
 pytestmark = [pytest.mark.slow, pytest.mark.interop, pytest.mark.real_kafka]
 
-TOPICS = "org.apache.kafka.tools.TopicCommand"
-GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 CONSOLE = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 FORMATTERS = "org.apache.kafka.tools.consumer"
 GROUP = "tooled"
@@ -47,21 +47,6 @@ def assignment(*partitions: int) -> bytes:
     return head + b"".join(p.to_bytes(4, "big") for p in partitions) + b"\xff\xff\xff\xff"
 
 
-class Tools:
-    """Tools pointed at one broker."""
-
-    def __init__(self, bootstrap: str) -> None:
-        self._bootstrap = bootstrap
-
-    def run(self, tool: str, *arguments: str) -> str:
-        return run_tool(tool, "--bootstrap-server", self._bootstrap, *arguments)
-
-    def each(self, tool: str, *all_arguments: str) -> list[str]:
-        """Several calls, a few at a time."""
-        with ThreadPoolExecutor(AT_ONCE) as pool:
-            return list(pool.map(lambda each: self.run(tool, *each.split()), all_arguments))
-
-
 @pytest.fixture(params=["kohort", pytest.param("kafka", marks=pytest.mark.long)])
 def bootstrap(request: pytest.FixtureRequest) -> str:
     """Kohort's broker, or the Kafka that shows that the tools say so there, too."""
@@ -71,13 +56,13 @@ def bootstrap(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def tools(bootstrap: str) -> Tools:
-    if installed() is None:
-        pytest.skip(absence())
-    return Tools(bootstrap)
+def tools(bootstrap: str) -> Iterator[KafkaTools]:
+    skip_without_kafkas_classes()
+    with KafkaTools(bootstrap) as tools:
+        yield tools
 
 
-def test_kafka_topics_creates_describes_enlarges_lists_and_deletes(tools: Tools) -> None:
+def test_kafka_topics_creates_describes_enlarges_lists_and_deletes(tools: KafkaTools) -> None:
     created = tools.run(
         TOPICS,
         "--create",
@@ -89,12 +74,12 @@ def test_kafka_topics_creates_describes_enlarges_lists_and_deletes(tools: Tools)
         "retention.ms=1000",
     )
     assert "Created topic by-tool." in created
-    described, listed = tools.each(TOPICS, "--describe --topic by-tool", "--list")
+    described = tools.run(TOPICS, "--describe", "--topic", "by-tool")
     assert re.search(r"PartitionCount: 3\s+ReplicationFactor: 1\s+.*retention.ms=1000", described)
     assert (
         len(re.findall(r"Partition: \d\s+Leader: \d+\s+Replicas: \d+\s+Isr: \d+", described)) == 3
     )
-    assert "by-tool" in listed.split()
+    assert "by-tool" in tools.run(TOPICS, "--list").split()
     tools.run(TOPICS, "--alter", "--topic", "by-tool", "--partitions", "5")
     assert "PartitionCount: 5" in tools.run(TOPICS, "--describe", "--topic", "by-tool")
     tools.run(TOPICS, "--delete", "--topic", "by-tool")
@@ -128,14 +113,15 @@ async def _where(talk: Talk) -> str:
 
 
 def test_kafka_consumer_groups_and_the_console_consumer_see_a_live_group_and_an_empty_one(
-    tools: Tools, bootstrap: str
+    tools: KafkaTools, bootstrap: str
 ) -> None:
     async def story() -> None:
         talk = Talk(await profile_of(bootstrap), GROUP)
         try:
             member = await _group_of_one(talk)
             await asyncio.to_thread(_looks_at_a_live_group, tools, member.id)
-            await asyncio.to_thread(_reads_the_records, tools, member.id, await _where(talk))
+            where = await _where(talk)
+            await asyncio.to_thread(_reads_the_records, bootstrap, member.id, where)
             assert await member.leave() == "NONE"
             await asyncio.to_thread(_works_on_an_empty_group, tools)
         finally:
@@ -144,14 +130,12 @@ def test_kafka_consumer_groups_and_the_console_consumer_see_a_live_group_and_an_
     asyncio.run(story())
 
 
-def _looks_at_a_live_group(tools: Tools, member_id: str) -> None:
-    listed, offsets, members, state = tools.each(
-        GROUPS,
-        "--list --state",
-        f"--describe --group {GROUP}",
-        f"--describe --group {GROUP} --members --verbose",
-        f"--describe --group {GROUP} --state",
-    )
+def _looks_at_a_live_group(tools: KafkaTools, member_id: str) -> None:
+    describe = ("--describe", "--group", GROUP)
+    listed = tools.run(GROUPS, "--list", "--state")
+    offsets = tools.run(GROUPS, *describe)
+    members = tools.run(GROUPS, *describe, "--members", "--verbose")
+    state = tools.run(GROUPS, *describe, "--state")
     assert re.search(rf"{GROUP}\s+Stable", listed)
     rows = [line.split() for line in offsets.splitlines() if line.startswith(GROUP)]
     assert [row[1:7] for row in rows] == [
@@ -162,26 +146,31 @@ def _looks_at_a_live_group(tools: Tools, member_id: str) -> None:
     assert re.search(rf"{GROUP}\s+127.0.0.1:\d+\s+\(1\)\s+range\s+Stable\s+1", state)
 
 
-def _works_on_an_empty_group(tools: Tools) -> None:
-    topic = f"--topic {TOPIC}"
-    (reset,) = tools.each(
-        GROUPS, f"--reset-offsets --group {GROUP} {topic}:1 --to-earliest --execute"
-    )
+def _works_on_an_empty_group(tools: KafkaTools) -> None:
+    of_group = ("--group", GROUP)
+    where = ("--topic", f"{TOPIC}:1", "--to-earliest", "--execute")
+    reset = tools.run(GROUPS, "--reset-offsets", *of_group, *where)
     assert re.search(rf"{GROUP}\s+{TOPIC}\s+1\s+0", reset)
-    (deleted,) = tools.each(GROUPS, f"--delete-offsets --group {GROUP} {topic}:0")
+    deleted = tools.run(GROUPS, "--delete-offsets", *of_group, "--topic", f"{TOPIC}:0")
     assert "Successful" in deleted
-    (offsets,) = tools.each(GROUPS, f"--describe --group {GROUP}")
+    offsets = tools.run(GROUPS, "--describe", *of_group)
     rows = [line.split() for line in offsets.splitlines() if line.startswith(GROUP)]
     assert [row[1:4] for row in rows] == [[TOPIC, "1", "0"]]
-    (gone,) = tools.each(GROUPS, f"--delete --group {GROUP}")
+    gone = tools.run(GROUPS, "--delete", *of_group)
     assert f"Deletion of requested consumer groups ('{GROUP}') was successful." in gone
 
 
-def _reads_the_records(tools: Tools, member_id: str, where: str) -> None:
-    how = f"{where} --formatter {FORMATTERS}"
-    groups, offsets = tools.each(
-        CONSOLE, f"{how}.GroupMetadataMessageFormatter", f"{how}.OffsetsMessageFormatter"
-    )
+def _reads_the_records(bootstrap: str, member_id: str, where: str) -> None:
+    """With a Java for each run, since the console consumer counts records in a static variable."""
+
+    def printed(formatter: str) -> str:
+        words = f"--bootstrap-server {bootstrap} {where} --formatter {FORMATTERS}.{formatter}"
+        return run_tool(CONSOLE, *words.split())
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        groups, offsets = pool.map(
+            printed, ("GroupMetadataMessageFormatter", "OffsetsMessageFormatter")
+        )
     *_, last = (r for r in _records(groups) if r["key"]["data"]["group"] == GROUP)
     value = last["value"]["data"]
     assert (value["protocolType"], value["generation"], value["leader"]) == (

@@ -6,22 +6,20 @@ import json
 import shlex
 import uuid
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 
 import confluent_kafka
 import pytest
 from tests.cli.commands import Kohort
 from tests.client.stage import until
+from tests.interop.kafka_tools import GROUPS, KafkaTools
+from tests.java import skip_without_kafkas_classes
 
 from kohort.client.admin import Admin
 from kohort.model.ids import TopicPartition
 from kohort.model.positions import Position
-from kohort.testing.real_kafka import RealKafka, run_tool
+from kohort.testing.real_kafka import RealKafka
 
 pytestmark = [pytest.mark.slow, pytest.mark.real_kafka]
-
-TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
-AT_ONCE = 2
 
 SAME = {
     "--list --state --type": "list --state --type",
@@ -88,14 +86,20 @@ class Stage:
             consumer.poll(0.1)
         return all(len(consumer.assignment()) == 3 for consumer in self.consumers)
 
-    def theirs(self, words: str) -> str:
+    def theirs(self, tools: KafkaTools, words: str) -> str:
         """The output of Kafka's tool."""
-        filled = shlex.split(words.format(**self.names))
-        return run_tool(TOOL, "--bootstrap-server", self._bootstrap, *filled)
+        return tools.run(GROUPS, *shlex.split(words.format(**self.names)))
 
     def ours(self, words: str) -> str:
         """The output of kohort's command."""
         return self.kohort("groups", *shlex.split(words.format(**self.names)))
+
+
+@pytest.fixture
+def tools(real_kafka: RealKafka) -> Iterator[KafkaTools]:
+    skip_without_kafkas_classes()
+    with KafkaTools(real_kafka.bootstrap_servers) as tools:
+        yield tools
 
 
 @pytest.fixture
@@ -115,14 +119,12 @@ def rows(text: str, names: dict[str, str]) -> list[list[str]]:
     return sorted(c for c in lines if c[0].split(",")[0] in {"GROUP", *names.values()})
 
 
-def test_tables_are_those_of_kafkas_tool(stage: Stage) -> None:
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        theirs = pool.map(stage.theirs, SAME)
-        shown = list(zip(SAME.values(), theirs, map(stage.ours, SAME.values()), strict=True))
-    for words, their, our in shown:
+def test_tables_are_those_of_kafkas_tool(stage: Stage, tools: KafkaTools) -> None:
+    for their_words, words in SAME.items():
+        their = stage.theirs(tools, their_words)
         expected = rows(their, stage.names)
         assert len(expected) >= 2, their
-        assert rows(our, stage.names) == expected, words
+        assert rows(stage.ours(words), stage.names) == expected, words
     _changes(stage)
 
 
