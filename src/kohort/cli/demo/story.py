@@ -28,7 +28,7 @@ BURST: Final = 0.28
 BEFORE_RETURN: Final = 0.9
 TRICKLE_PER_S: Final = 0.005
 
-BATCHES: Final = 140
+BATCHES: Final = 80
 """This many micro-batches of the largest size would hold all records."""
 
 STEP_LIMIT_S: Final = 300.0
