@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import re
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
@@ -17,10 +20,10 @@ from tests.java import temporary_files_removed
 from tests.tidy.blocks import block_with, commands_of
 from tests.tidy.terminals import PATIENCE_S, Terminals
 
+from kohort import Consumer
 from kohort.broker.embedded import EmbeddedBroker
 from kohort.client.admin import Admin
 from kohort.model.ids import TopicPartition
-from kohort.testing.real_kafka import RealKafka
 
 pytestmark = pytest.mark.slow
 
@@ -115,19 +118,17 @@ def put(address: str, topic: str, *values: bytes) -> None:
     assert producer.flush(PATIENCE_S) == 0
 
 
-def as_tests(folder: Path, page: str, *parts: str, beginning: str = "") -> None:
-    """Run blocks as a file of tests, which all must pass."""
-    text = "\n\n".join([beginning, *(block_with(page, part) for part in parts)])
-    (folder / "test_page.py").write_text(text, encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_page.py"],
-        capture_output=True,
-        text=True,
-        cwd=folder,
-        timeout=PATIENCE_S,
-        check=False,
-    )
-    assert f"{len(parts)} passed" in done.stdout, done.stdout + done.stderr
+def run_test(
+    request: pytest.FixtureRequest, page: str, name: str, **defined: Callable[[str], None]
+) -> None:
+    """Run a test of a page with the fixtures of this run, which kohort's plugin gives to all.
+
+    ``defined``: the functions that the page leaves to the reader.
+    """
+    scope: dict[str, Any] = {**defined}
+    exec(compile(block_with(page, f"def {name}("), page, "exec"), scope)
+    wanted = inspect.signature(scope[name]).parameters
+    scope[name](**{each: request.getfixturevalue(each) for each in wanted})
 
 
 def test_the_readmes_consumer(kohort_broker: EmbeddedBroker, terminals: Terminals) -> None:
@@ -378,7 +379,18 @@ def test_the_program_that_handles_failures(
 
 
 def test_the_readmes_test(tmp_path: Path) -> None:
-    as_tests(tmp_path, README, "def test_an_order_arrives")
+    """In a pytest of its own, so that pytest finds kohort's plugin as a reader's pytest does."""
+    block = block_with(README, "def test_an_order_arrives")
+    (tmp_path / "test_page.py").write_text(block, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_page.py"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert "1 passed" in done.stdout, done.stdout + done.stderr
 
 
 CONNECTING = """
@@ -398,30 +410,45 @@ def connect(bootstrap_servers):
 """
 
 
-def test_the_fixtures(tmp_path: Path) -> None:
-    beginning = f"{CONNECTING}\n\nrun_my_consumer = connect\n"
-    shown = ("my_consumer", "after_a_restart", "where_another_node_coordinates")
-    as_tests(tmp_path, TESTING, *(f"def test_{name}" for name in shown), beginning=beginning)
+def connect(bootstrap_servers: str) -> None:
+    scope: dict[str, Any] = {}
+    exec(CONNECTING, scope)
+    scope["connect"](bootstrap_servers)
 
 
-def test_the_fault_proxy(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "name",
+    [
+        "test_my_consumer",
+        "test_after_a_restart",
+        "test_where_another_node_coordinates",
+    ],
+)
+def test_the_fixtures(request: pytest.FixtureRequest, name: str) -> None:
+    run_test(request, TESTING, name, run_my_consumer=connect)
+
+
+def test_the_fault_proxy(request: pytest.FixtureRequest) -> None:
     # The consumer of this page stays, so that it is there to lose its answer.
-    beginning = f"""
-import threading
-{CONNECTING}
+    stop = threading.Event()
+    started: list[threading.Thread] = []
 
+    def stay(bootstrap_servers: str) -> None:
+        with Consumer(bootstrap_servers=bootstrap_servers, group_id="g") as consumer:
+            consumer.subscribe(["t"])
+            while not stop.is_set():
+                consumer.poll(0.1)
 
-def run_my_consumer(bootstrap_servers):
-    threading.Thread(target=stay, args=(bootstrap_servers,), daemon=True).start()
+    def run_my_consumer(bootstrap_servers: str) -> None:
+        started.append(threading.Thread(target=stay, args=(bootstrap_servers,)))
+        started[0].start()
 
-
-def stay(bootstrap_servers):
-    consumer = Consumer(bootstrap_servers=bootstrap_servers, group_id="g")
-    consumer.subscribe(["t"])
-    while True:
-        consumer.poll(1)
-"""
-    as_tests(tmp_path, TESTING, "def test_behind_a_bad_network", beginning=beginning)
+    try:
+        run_test(request, TESTING, "test_behind_a_bad_network", run_my_consumer=run_my_consumer)
+    finally:
+        stop.set()
+        for thread in started:
+            thread.join()
 
 
 def test_a_broker_without_pytest(terminals: Terminals) -> None:
@@ -431,8 +458,8 @@ def test_a_broker_without_pytest(terminals: Terminals) -> None:
 
 
 @pytest.mark.real_kafka
-def test_the_fixture_of_a_real_kafka(real_kafka: RealKafka, tmp_path: Path) -> None:
-    as_tests(tmp_path, KAFKA, "def test_on_a_real_kafka", beginning=CONNECTING)
+def test_the_fixture_of_a_real_kafka(request: pytest.FixtureRequest) -> None:
+    run_test(request, KAFKA, "test_on_a_real_kafka", connect=connect)
 
 
 def test_a_history_that_is_recorded_and_checked(terminals: Terminals) -> None:
