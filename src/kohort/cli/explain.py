@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,6 +25,7 @@ from kohort.cli.output import (
     print_json,
     table,
     terminal_width,
+    values_of,
     wrapped,
     writing,
 )
@@ -196,14 +196,14 @@ def _as_json(explained: Explained) -> dict[str, Any]:
         "events": {kind.value: count for kind, count in story.counts.most_common()},
         "rebalances": [
             {
-                **asdict(each),
+                **values_of(each),
                 "join_s": each.join_s,
                 "leader_s": each.leader_s,
-                "dead": None if each.dead is None else asdict(each.dead),
-                "cost": None if each.cost is None else asdict(each.cost),
+                "dead": each.dead,
+                "cost": each.cost,
             }
             for each in story.rebalances
         ],
-        "stops_without_rebalance": [asdict(stop) for stop in story.returns],
-        "findings": [{**asdict(each), "tried": each.effect} for each in explained.findings],
+        "stops_without_rebalance": list(story.returns),
+        "findings": [{**values_of(each), "tried": each.effect} for each in explained.findings],
     }

@@ -12,6 +12,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final, TextIO, TypeVar
 
@@ -142,8 +143,13 @@ def separate() -> None:
 
 
 def print_json(value: object) -> None:
-    """Print one JSON document; keys keep their order."""
-    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+    """Print one JSON document; keys keep their order, and dataclasses become objects."""
+    click.echo(json.dumps(value, indent=2, ensure_ascii=False, default=values_of))
+
+
+def values_of(value: Any) -> dict[str, Any]:
+    """The fields of a dataclass by name, without copies: ``asdict`` takes three times as long."""
+    return {field.name: getattr(value, field.name) for field in fields(value)}
 
 
 @contextmanager
