@@ -266,7 +266,10 @@ def test_a_full_partition_does_not_wait_long_behind_one_without_records(
         consumer.seek(TP1, 100)
         rows_by_arrow(consumer, 1, 1)
         wanted = [({1}, wait) for wait in (10, 20, 40, 80, 160, 200)]
-        until(lambda: asked[-6:] == wanted, "short waits for the partition without records alone")
+        until(
+            lambda: any(asked[at : at + 6] == wanted for at in range(len(asked))),
+            "short waits for the partition without records alone",
+        )
         rows_by_arrow(consumer, 129, 10)
 
 
