@@ -13,11 +13,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.client.one_consumer import committed, make, read
+from tests.client.one_consumer import TP0, committed, make, read
 from tests.client.stage import until
 from tests.client.test_async_consumer import make_async
 from tests.client.test_async_consumer import read as read_async
 
+from kohort import Consumer
 from kohort.broker.embedded import EmbeddedBroker
 from kohort.client.admin import Admin
 
@@ -98,6 +99,22 @@ def test_a_dropped_consumer_warns_with_its_place_and_leaves_its_group(
     assert [r.levelno for r in caplog.records if "was dropped" in r.message] == [logging.WARNING]
     leaks = [each for each in seen if issubclass(each.category, ResourceWarning)]
     assert leaks == mine
+
+
+def test_a_dropped_consumer_without_a_group_is_told_without_one(broker: EmbeddedBroker) -> None:
+    """The warning named the group «kohort, no group» and promised that records come again."""
+    before = own_threads()
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        Consumer(bootstrap_servers=broker.bootstrap_servers).assign([TP0])
+        gc.collect()
+    (told,) = [str(each.message) for each in seen if each.category is ResourceWarning]
+    assert re.fullmatch(
+        r"the consumer made at .*test_dropping\.py:\d+ was dropped without close\(\)\. "
+        r"Use it in a with block, or call close\(\)",
+        told,
+    )
+    until(lambda: own_threads() == before, "the threads have ended")
 
 
 def open_sockets() -> int:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import base64
 import subprocess
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 from tests.java import java_with_kafka
@@ -52,11 +51,6 @@ class KafkaTools:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self._java.kill()
         self._java.communicate()

@@ -109,7 +109,12 @@ class Consumer(ConsumerSubscription, Generic[K, V]):
         self._loop.on_change = lambda: self._change_fetcher().close()
         self._finisher = finisher_of(settings, self._recorder, self._loop.buffer)
         self._when_dropped = end_when_dropped(
-            self, thread, self._loop.reader, self._recorder, self._run_when_dropped()
+            self,
+            thread,
+            self._loop.reader,
+            self._recorder,
+            self._run_when_dropped(),
+            has_group=self._has_group,
         )
 
     # -- records ----------------------------------------------------------------------------------

@@ -53,6 +53,8 @@ def end_when_dropped(
     reader: PartitionReader,
     recorder: ConsumerRecorder | None,
     run: Callable[[Callable[[], None]], object],
+    *,
+    has_group: bool,
 ) -> weakref.finalize[..., object]:
     """End these parts when the garbage collector takes the consumer; ``detach`` after a close.
 
@@ -62,9 +64,18 @@ def end_when_dropped(
         reader: the fetcher in it is closed.
         recorder: is closed, as that of a killed process.
         run: calls a function that waits, in another thread.
+        has_group: whether the settings of the consumer name a group.
     """
     place = place_of_caller()
-    ends = weakref.finalize(consumer, _dropped, place, thread, reader, recorder, run)
+    of_group = f" of group {thread.group_id}" if has_group else ""
+    lost = (
+        ": it leaves the group, and records since the last commit come again" if has_group else ""
+    )
+    text = (
+        f"the consumer{of_group} made at {place} was dropped without close(){lost}. Use it in a "
+        "with block, or call close()"
+    )
+    ends = weakref.finalize(consumer, _dropped, text, place, thread, reader, recorder, run)
     ends.atexit = False  # the end of the process is no mistake; the session runs out
     return ends
 
@@ -74,7 +85,8 @@ def in_thread(work: Callable[[], None]) -> None:
     threading.Thread(target=work, name="kohort-dropped", daemon=True).start()
 
 
-def _dropped(
+def _dropped(  # noqa: PLR0917 - the parts of a consumer
+    text: str,
     place: Place,
     thread: DriverThread[Any],
     reader: PartitionReader,
@@ -83,11 +95,6 @@ def _dropped(
 ) -> None:
     if thread.is_forked:
         return
-    text = (
-        f"the consumer of group {thread.group_id} made at {place} was dropped without close(): it "
-        "leaves the group, and records since the last commit come again. Use it in a with block, "
-        "or call close()"
-    )
 
     def end() -> None:
         LOG.warning("%s", text)
