@@ -15,9 +15,10 @@ import queue
 import threading
 from abc import abstractmethod
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import Final, TypeAlias
 
 from kohort.client.config import ClientSettings
+from kohort.client.dropping import WeakLink
 from kohort.client.errors import ClientError
 from kohort.client.membership import Membership
 from kohort.consumer.embedded_protocol import R
@@ -29,6 +30,11 @@ from kohort.model.instants import Millis
 from kohort.policies.deferred import Resolution
 
 LOG: Final = logging.getLogger(__name__)
+
+_Call: TypeAlias = Change[R] | Callable[[], None]
+"""A change, or another call for the thread of the callbacks."""
+_Calls: TypeAlias = queue.SimpleQueue[_Call[R] | None]
+"""Calls in order; None is the end."""
 
 
 def resolution_of(settings: ClientSettings, every: str, *, prepares: bool) -> Resolution:
@@ -73,12 +79,14 @@ class CallbackMembership(Membership[R]):
     def __init__(
         self, topics: Iterable[str], settings: ClientSettings, protocol: GroupProtocol[R]
     ) -> None:
-        super().__init__(topics, settings, protocol, self._queue)
-        self._calls: queue.SimpleQueue[Change[R] | Callable[[], None] | None] = queue.SimpleQueue()
-        """Changes, other calls for the thread of the callbacks, and None at the end."""
-        self._touch_s = settings.heartbeat_interval_ms / 1_000
+        self._calls: _Calls[R] = queue.SimpleQueue()
+        super().__init__(topics, settings, protocol, self._calls.put)
+        touch_s = settings.heartbeat_interval_ms / 1_000
         self._worker = threading.Thread(
-            target=self._run, name=f"kohort-callbacks-{settings.group_id}", daemon=True
+            target=_run,
+            args=(self._link, self._calls, touch_s),
+            name=f"kohort-callbacks-{settings.group_id}",
+            daemon=True,
         )
 
     def join(self) -> None:
@@ -128,25 +136,19 @@ class CallbackMembership(Membership[R]):
     def _idle(self) -> None:
         """Look after unfinished work; called between changes."""
 
-    def _queue(self, change: Change[R]) -> None:
-        self._calls.put(change)
-
-    def _run(self) -> None:
-        while True:
-            try:
-                item = self._calls.get(timeout=self._touch_s)
-            except queue.Empty:
-                item = self._idle
+    def _work_off(self, item: _Call[R] | None) -> bool:
+        """Carry out a change or another call, or look around; False if the membership is over."""
+        try:
             if item is None:
-                return
-            try:
-                if callable(item):
-                    item()
-                else:
-                    self._carry_out(item)
-                self.touch()
-            except ClientError:
-                return  # the membership is over
+                self._idle()
+            elif callable(item):
+                item()
+            else:
+                self._carry_out(item)
+            self.touch()
+        except ClientError:
+            return False
+        return True
 
     def _carry_out(self, change: Change[R]) -> None:
         if change.resources:
@@ -160,3 +162,22 @@ class CallbackMembership(Membership[R]):
         except Exception:
             names = ", ".join(map(str, sorted(change.resources)))
             LOG.exception("%s: a callback raised for %s", self._story(), names)
+
+
+def _run(link: WeakLink[CallbackMembership[R]], calls: _Calls[R], touch_s: float) -> None:
+    """The thread of the callbacks, until the end of the membership."""
+    while _turn(link, calls, touch_s):
+        pass
+
+
+def _turn(link: WeakLink[CallbackMembership[R]], calls: _Calls[R], touch_s: float) -> bool:
+    """Wait for a call, and then only refer to the member: a dropped member must not stay alive."""
+    item: _Call[R] | None
+    try:
+        item = calls.get(timeout=touch_s)
+        if item is None:
+            return False
+    except queue.Empty:
+        item = None
+    member = link()
+    return member is not None and member._work_off(item)

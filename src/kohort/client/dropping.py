@@ -1,7 +1,7 @@
-"""The end of a consumer that the application dropped without ``close()``.
+"""The end of a consumer or a member that was dropped without ``close()`` or ``leave()``.
 
 In: the parts of the consumer, from the garbage collector. Out: a ``ResourceWarning`` and a line in
-the log that name the place where the consumer was made; the member leaves its group; everything is
+the log that name the place where the object was made; the member leaves its group; everything is
 closed. Must not know: records, listeners.
 
 The garbage collector calls from any thread and at any line, so nothing here waits in its thread.
@@ -17,13 +17,15 @@ import threading
 import warnings
 import weakref
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from kohort.client.driver_thread import LEAVE_S, DriverThread
 from kohort.client.partition_reader import PartitionReader
 from kohort.client.recording import ConsumerRecorder
 
 LOG: Final = logging.getLogger("kohort.client.consumer")
+
+T = TypeVar("T")
 
 _BETWEEN: Final = (__name__.rpartition(".")[0], "typing")
 """Modules between the application and this one; ``typing`` calls ``Consumer[str, Order](…)``."""
@@ -78,6 +80,62 @@ def end_when_dropped(
     ends = weakref.finalize(consumer, _dropped, text, place, thread, reader, recorder, run)
     ends.atexit = False  # the end of the process is no mistake; the session runs out
     return ends
+
+
+class WeakLink(Generic[T]):
+    """The way from the threads of an object to the object, which does not keep it alive.
+
+    Args:
+        owner: the object. Its ``__del__`` has to call ``settle``.
+    """
+
+    def __init__(self, owner: T) -> None:
+        self._find = weakref.ref(owner)
+        self._settled = threading.Event()
+        self._kept: T | None = None
+
+    def __call__(self) -> T | None:
+        """The object; None if it is gone.
+
+        The garbage collector clears weak references shortly before it calls ``__del__``, which may
+        keep the object for an orderly end: wait for its decision.
+        """
+        found = self._find()
+        if found is None:
+            self._settled.wait()
+            found = self._kept
+        return found
+
+    def settle(self, kept: T | None) -> None:
+        """The object is kept alive from now on, or is gone."""
+        self._kept = kept
+        self._settled.set()
+
+    def method(self, name: str) -> Callable[..., Any]:
+        """A function that calls this method of the object; None when the object is gone."""
+
+        def call(*args: Any) -> Any:
+            owner = self()
+            return None if owner is None else getattr(owner, name)(*args)
+
+        return call
+
+
+def leave_when_dropped(name: str, place: Place, leave: Callable[[], None]) -> None:
+    """From ``__del__`` of a member that was dropped without ``leave()``: warn, and leave aside.
+
+    Args:
+        name: the kind of the member, and its group.
+        place: where the member was made.
+        leave: ends the member in an orderly way; keeps it alive until then.
+    """
+    text = (
+        f"the {name} made at {place} was dropped without leave(): it leaves the group. Use it in a "
+        "with block, or call leave()"
+    )
+    LOG.warning("%s", text)
+    in_thread(leave)
+    warnings.warn_explicit(text, ResourceWarning, place.file, place.line)
 
 
 def in_thread(work: Callable[[], None]) -> None:

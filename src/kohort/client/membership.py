@@ -10,9 +10,11 @@ Heartbeats and joins run on the driver's thread, so the owner may work for as lo
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Final, Generic, Self
 
 from kohort.client import arguments
@@ -20,6 +22,7 @@ from kohort.client.arguments import AnyPartition, PartitionLike, PositionLike
 from kohort.client.client_loop import monotonic_now
 from kohort.client.config import ClientSettings, parse_client_settings
 from kohort.client.driver_thread import DriverThread, group_id_of, member_engine, protocol_of
+from kohort.client.dropping import WeakLink, leave_when_dropped, place_of_caller
 from kohort.client.errors import (
     AuthenticationFailed,
     BrokerUnreachable,
@@ -87,11 +90,14 @@ class Membership(Generic[R]):
         protocol: the kind of the group.
         on_change: called on the membership's thread with each change, see `ownership`.
 
-    All methods may be called from any thread. Nothing is sent before ``join``.
+    All methods may be called from any thread. Nothing is sent before ``join``. A member that is
+    dropped without ``leave`` leaves when the garbage collector takes it, with a ResourceWarning.
 
     Raises:
         ConfigError: a setting is wrong.
     """
+
+    _joined = False
 
     def __init__(
         self,
@@ -110,13 +116,14 @@ class Membership(Generic[R]):
             MembershipCore(protocol.embedded),
             observe=keeper.observe,
         )
-        self._thread = DriverThread(self._driver, settings, keeper, self._look)
+        look = self._link.method("_look")
+        self._thread = DriverThread(self._driver, settings, keeper, look)
         self._group_id = self._thread.group_id
         self._on_change = on_change
         self._changed = threading.Condition()
         self._snapshot: MembershipSnapshot[R] = MembershipSnapshot()
         self._error: ClientError | None = None
-        self._joined = False
+        self._place = place_of_caller()
         self._closed = False
         self._left = threading.Event()
 
@@ -126,6 +133,21 @@ class Membership(Generic[R]):
 
     def __exit__(self, *_raised: object) -> None:
         self.leave()
+
+    @cached_property
+    def _link(self) -> WeakLink[Self]:
+        """The way from the membership's threads to this object."""
+        return WeakLink(self)
+
+    def __del__(self) -> None:
+        """Leave the group if the application dropped this member; keep the object until then."""
+        dropped = self._joined and not (self._closed or self._thread.is_forked)
+        # At the end of the process the session runs out: that is no mistake.
+        leaves = dropped and not sys.is_finalizing()
+        self._link.settle(self if leaves else None)
+        if leaves:
+            name = f"{type(self).__name__} of group {self._group_id}"
+            leave_when_dropped(name, self._place, self.leave)
 
     def join(self) -> None:
         """Begin to join, in the background. A second call changes nothing.

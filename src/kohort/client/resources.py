@@ -99,10 +99,13 @@ class ResourceGroup(CallbackMembership[str]):
         say, warn = (
             partial(log, "group %s: %s", settings.group_id) for log in (LOG.info, LOG.warning)
         )
+        # The membership's thread has these through the member, so that it keeps no dropped
+        # application alive.
+        self._resources, self._policy = resources, policy
         protocol = resource_protocol(
             ResourceAssigner(
-                resources,
-                policy,
+                self._link.method("_resources"),
+                policy and self._link.method("_policy"),
                 resolution,
                 say,
                 warn,

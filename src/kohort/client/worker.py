@@ -130,12 +130,13 @@ class Worker(CallbackMembership[ConnectorTask]):
         settings = parse_client_settings(settings, **more)
         versions = _versions(protocols)
         prepares = on_prepare is not None
+        self._configuration = configuration
         protocol = connect_protocol(
             url,
-            configuration,
+            self._link.method("_configuration"),
             say=partial(LOG.info, "group %s: %s", settings.group_id),
             warn=partial(LOG.warning, "group %s: %s", settings.group_id),
-            told=self._assigned,
+            told=self._link.method("_assigned"),
             versions=versions,
             resolution=resolution_of(settings, ALL, prepares=prepares),
             identity=member_identity(settings.kohort_member_identity),
@@ -143,7 +144,6 @@ class Worker(CallbackMembership[ConnectorTask]):
             most_record_bytes=settings.kohort_max_group_record_bytes,
         )
         super().__init__([ALL], settings, protocol)
-        self._configuration = configuration
         self._on_start, self._on_stop, self._on_lost = on_start, on_stop, on_lost or on_stop
         self._on_stopping = on_stopping
         self._on_copies = {Prepare: on_prepare, Discard: on_discard}
