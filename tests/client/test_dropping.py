@@ -120,17 +120,20 @@ def test_a_dropped_consumer_warns_with_its_place_and_leaves_its_group(
     assert leaks == mine
 
 
-def test_a_dropped_consumer_without_a_group_is_told_without_one(broker: EmbeddedBroker) -> None:
-    """The warning named the group «kohort, no group» and promised that records come again."""
+@pytest.mark.parametrize("group", [None, "g"])
+def test_a_dropped_consumer_that_was_no_member_is_told_of_no_departure(
+    broker: EmbeddedBroker, group: str | None
+) -> None:
+    """The warning said that the consumer leaves its group, and that records come again."""
     before = own_threads()
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
-        Consumer(bootstrap_servers=broker.bootstrap_servers).assign([TP0])
+        Consumer(bootstrap_servers=broker.bootstrap_servers, group_id=group).assign([TP0])
         collected(lambda: seen, "the warning")
     (told,) = [str(each.message) for each in seen if each.category is ResourceWarning]
     assert re.fullmatch(
-        r"the consumer made at .*test_dropping\.py:\d+ was dropped without close\(\)\. "
-        r"Use it in a with block, or call close\(\)",
+        rf"the consumer{' of group g' * (group is not None)} made at .*test_dropping\.py:\d+ was "
+        r"dropped without close\(\)\. Use it in a with block, or call close\(\)",
         told,
     )
     until(lambda: own_threads() == before, "the threads have ended")

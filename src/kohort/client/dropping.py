@@ -22,6 +22,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 from kohort.client.driver_thread import LEAVE_S, DriverThread
 from kohort.client.partition_reader import PartitionReader
 from kohort.client.recording import ConsumerRecorder
+from kohort.member.states import BEATING
 
 LOG: Final = logging.getLogger("kohort.client.consumer")
 
@@ -70,14 +71,8 @@ def end_when_dropped(
     """
     place = place_of_caller()
     of_group = f" of group {thread.group_id}" if has_group else ""
-    lost = (
-        ": it leaves the group, and records since the last commit come again" if has_group else ""
-    )
-    text = (
-        f"the consumer{of_group} made at {place} was dropped without close(){lost}. Use it in a "
-        "with block, or call close()"
-    )
-    ends = weakref.finalize(consumer, _dropped, text, place, thread, reader, recorder, run)
+    made = f"the consumer{of_group} made at {place}"
+    ends = weakref.finalize(consumer, _dropped, made, place, thread, reader, recorder, run)
     ends.atexit = False  # the end of the process is no mistake; the session runs out
     return ends
 
@@ -144,7 +139,7 @@ def in_thread(work: Callable[[], None]) -> None:
 
 
 def _dropped(  # noqa: PLR0917 - the parts of a consumer
-    text: str,
+    made: str,
     place: Place,
     thread: DriverThread[Any],
     reader: PartitionReader,
@@ -153,6 +148,9 @@ def _dropped(  # noqa: PLR0917 - the parts of a consumer
 ) -> None:
     if thread.is_forked:
         return
+    is_member = thread.driver.member.state in BEATING
+    lost = ": it leaves the group, and records since the last commit come again" * is_member
+    text = f"{made} was dropped without close(){lost}. Use it in a with block, or call close()"
 
     def end() -> None:
         LOG.warning("%s", text)
