@@ -13,7 +13,7 @@ import pytest
 
 from kohort.client import arguments
 from kohort.client.errors import WrongUse
-from kohort.client.listeners import listener_of
+from kohort.client.listeners import RebalanceListener, listener_of
 from kohort.model.ids import TopicPartition
 from kohort.model.positions import Position
 
@@ -53,6 +53,32 @@ def test_a_listener_of_another_client_is_an_error_with_the_class_to_use() -> Non
 
     with pytest.raises(TypeError, match=r"a RebalanceListener of kohort\.client\.listeners"):
         listener_of(Listener())
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "on_partition_revoked",
+        "on_partitions_assign",
+        "onPartitionsRevoked",
+        "on_lost",
+        "on_revoked",
+    ],
+)
+def test_a_misspelt_method_of_a_listener_is_an_error_with_the_right_names(name: str) -> None:
+    """Nothing called the method, so that offsets were not committed, and nobody was told."""
+    listener = type("Commits", (RebalanceListener,), {name: lambda *_: None})()
+    expected = (
+        rf"Commits has {name}, which nothing calls; .* on_partitions_assigned, on_partitions_r"
+    )
+    with pytest.raises(TypeError, match=expected):
+        listener_of(listener)
+
+
+def test_a_listener_may_have_other_methods() -> None:
+    names = ["on_partitions_lost", "on_lost", "on_call", "once", "partitions"]
+    listener = type("Mine", (RebalanceListener,), dict.fromkeys(names, lambda *_: None))()
+    assert listener_of(listener) is listener
 
 
 def test_whole_numbers_of_numpy_are_taken_and_travel_as_pythons() -> None:

@@ -220,8 +220,12 @@ class ClientSettings(SecuritySettings):
                 f"reconnect.backoff.ms is {self.reconnect_backoff_ms}, expected at most "
                 f"reconnect.backoff.max.ms, which is {self.reconnect_backoff_max_ms}"
             )
-        if self.group_id == "":
-            raise ConfigError("group.id is empty; leave it out to consume without a group")
+        group_id = self.group_id
+        if group_id is not None and (not group_id.strip() or "\0" in group_id):
+            raise ConfigError(
+                f"group.id is {group_id!r}, expected a name: no empty or blank text, and no "
+                "character NUL. Leave group.id out to consume without a group"
+            )
         for name in ("group.id", "client.id", "group.instance.id"):
             size = len((getattr(self, attribute(name)) or "").encode())
             if size > LONGEST_ID_BYTES:

@@ -80,7 +80,8 @@ class ConsumerSubscription(ConsumerMembership):
 
         Raises:
             WrongUse: no topic, a single string, or both a listener and functions.
-            TypeError: a topic or a pattern is no string, or a callback is no function.
+            TypeError: a topic or a pattern is no string, a callback is no function, or a listener
+                has a misspelt method.
         """
         wanted = topics if isinstance(topics, re.Pattern) else arguments.topics(topics)
         if isinstance(wanted, re.Pattern):

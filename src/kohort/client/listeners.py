@@ -9,8 +9,9 @@ A revocation or a loss comes before the assignment that follows. No call has par
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from dataclasses import dataclass, fields
+from difflib import get_close_matches
+from typing import Any, Final, TypeAlias
 
 from kohort.client import arguments
 from kohort.client.errors import WrongUse
@@ -104,7 +105,7 @@ def listener_of(
 
     Raises:
         WrongUse: a listener and functions.
-        TypeError: no listener, or no function.
+        TypeError: no listener, one with a misspelt method, or no function.
     """
     for name, callback in callbacks.items():
         arguments.function(callback, name)
@@ -115,10 +116,36 @@ def listener_of(
         raise WrongUse("give a listener or functions, not both")
     if not isinstance(listener, RebalanceListener):
         raise TypeError(
-            f"listener is {listener!r}, expected a RebalanceListener of kohort.client.listeners: "
-            "each method takes the consumer and the partitions"
+            f"listener is {listener!r}, expected a RebalanceListener of kohort.client.listeners "
+            f"with methods out of {', '.join(_METHODS)}: each takes the consumer and the partitions"
+        )
+    if not isinstance(listener, Callbacks) and (wrong := _misspelt(listener)):
+        raise TypeError(
+            f"{type(listener).__name__} has {', '.join(wrong)}, which nothing calls; the methods "
+            f"of a listener are {', '.join(_METHODS)}"
         )
     return listener
+
+
+_METHODS: Final = tuple(name for name in vars(RebalanceListener) if name.startswith("on_"))
+_OTHER_NAMES: Final = {
+    **{each.name: f"on_partitions_{each.name[3:]}" for each in fields(Callbacks)},
+    **{f"on_{end}": f"on_partitions_{end}" for end in ("assigned", "revoked")},
+    "on_assign": "on_partitions_assigned",
+    "on_revoke": "on_partitions_revoked",
+}
+"""Arguments of ``subscribe`` and methods of other clients, with the method that was meant."""
+
+
+def _misspelt(listener: RebalanceListener) -> list[str]:
+    """Methods that look like those of a listener, which the class does not have."""
+    kind, found = type(listener), []
+    for name in dir(kind):
+        near = get_close_matches(name, _METHODS, 1, 0.85)
+        meant = _OTHER_NAMES.get(name, near[0] if near else name)
+        if meant != name and getattr(kind, meant) is getattr(RebalanceListener, meant):
+            found.append(name)
+    return found
 
 
 def tell(
