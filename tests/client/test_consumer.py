@@ -278,7 +278,8 @@ def test_missing_topic_is_warned_of_and_not_created(
         consumer.subscribe(["t", "misspelt", "not a name"])
         until(lambda: len(caplog.messages) == 2, "two warnings")
     assert sorted(caplog.messages) == [
-        "group searching: no topic can have the name 'not a name'",
+        "group searching: no topic can have the name 'not a name': a name has at most 249 letters, "
+        "digits, '.', '_' and '-'. Subscribe to another name",
         "group searching: topic misspelt does not exist; it is read once it does, and "
         "`kohort topics create misspelt` makes it",
     ]

@@ -121,7 +121,7 @@ def test_a_dropped_consumer_warns_with_its_place_and_leaves_its_group(
 
 
 @pytest.mark.parametrize("group", [None, "g"])
-def test_a_dropped_consumer_that_was_no_member_is_told_of_no_departure(
+def test_a_dropped_consumer_that_was_no_member_is_not_said_to_leave(
     broker: EmbeddedBroker, group: str | None
 ) -> None:
     """The warning said that the consumer leaves its group, and that records come again."""

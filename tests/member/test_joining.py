@@ -163,12 +163,31 @@ def test_130_131_132_138_fatal_answers_to_join_are_told_once(
     assert world.pass_ms(600_000) == [], "nothing is sent any more"
 
 
-def test_a_full_group_may_be_full_in_more_than_one_way(world: Harness) -> None:
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (
+            ErrorCode.INVALID_SESSION_TIMEOUT,
+            (
+                "session.timeout.ms is 45000, outside",
+                "group.min.session.timeout.ms and group.max.session.timeout.ms",
+                "Set session.timeout.ms between the two, or change them at the brokers",
+            ),
+        ),
+        (ErrorCode.INVALID_GROUP_ID, ("does not take this group.id: set another name",)),
+        (
+            ErrorCode.GROUP_MAX_SIZE_REACHED,
+            ("group.max.size", "kohort.max.group.bytes", "kohort.max.metadata.bytes"),
+        ),
+    ],
+)
+def test_a_refusal_names_the_settings_and_the_next_step(
+    world: Harness, error: ErrorCode, words: tuple[str, ...]
+) -> None:
     world.start()
-    world.join_answer(world.send_of(JoinGroup), ErrorCode.GROUP_MAX_SIZE_REACHED, member_id="")
+    world.join_answer(world.send_of(JoinGroup), error, member_id="")
     message = world.one(Failed).message
-    for setting in ("group.max.size", "kohort.max.group.bytes", "kohort.max.metadata.bytes"):
-        assert setting in message
+    assert [word for word in words if word not in message] == []
 
 
 @pytest.mark.parametrize(

@@ -72,6 +72,8 @@ class RequestFailed(ClientError):
         self.about = about
         if not message and code.name.endswith("_AUTHORIZATION_FAILED"):
             message = "the user of this client needs a permission there (an ACL), or another login"
+        if not message and code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            message = "check the name and the number (`kohort topics describe` shows what exists)"
         detail = f": {message}" if message else ""
         super().__init__(f"{about}: the broker answered {code.name} ({int(code)}){detail}")
 

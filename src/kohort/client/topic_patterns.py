@@ -109,8 +109,10 @@ class TopicNames:
                 )  # fmt: skip
             elif topic.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION:
                 LOG.warning(
-                    "group %s: no topic can have the name %r", self._thread.group_id, topic.name
-                )
+                    "group %s: no topic can have the name %r: a name has at most 249 letters, "
+                    "digits, '.', '_' and '-'. Subscribe to another name",
+                    self._thread.group_id, topic.name,
+                )  # fmt: skip
             elif not topic.error_code:
                 self._check_partitions(topic.name, len(topic.partitions))
         return denied
@@ -120,7 +122,7 @@ class TopicNames:
         if missing := ", ".join(map(str, sorted(wanted))):
             LOG.warning(
                 "group %s: %s: there is no such partition, topic %s has %d; it is read once it "
-                "exists",
+                "exists. Assign one of the others, or add partitions to the topic",
                 self._thread.group_id, missing, topic, count,
             )  # fmt: skip
 

@@ -1,7 +1,7 @@
 """Advice for users: the remedy of an error of the coordinator that ends a membership.
 
-In: an error code, the protocols that the member offered. Out: the end of a sentence. Must not know:
-states.
+In: an error code, the settings and the offers of the member. Out: the end of a sentence. Must not
+know: states.
 """
 
 from __future__ import annotations
@@ -9,12 +9,23 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from kohort.member.config import MemberConfig
 from kohort.model.errors import ErrorCode
 from kohort.model.join import JoinProtocol
 
 
-def hint(error: ErrorCode, protocols: Iterable[JoinProtocol] | None = None) -> str:
+def hint(
+    error: ErrorCode,
+    config: MemberConfig | None = None,
+    protocols: Iterable[JoinProtocol] | None = None,
+) -> str:
     """The hint, after a semicolon; empty if there is none."""
+    if error is ErrorCode.INVALID_SESSION_TIMEOUT and config is not None:
+        return (
+            f"; session.timeout.ms is {config.session_timeout_ms}, outside the broker's "
+            "group.min.session.timeout.ms and group.max.session.timeout.ms (Kafka's defaults: 6000 "
+            "and 1800000). Set session.timeout.ms between the two, or change them at the brokers"
+        )
     if error is not ErrorCode.INCONSISTENT_GROUP_PROTOCOL:
         return _HINTS.get(error, "")
     offered = ", ".join(protocol.name for protocol in protocols or ())
@@ -26,11 +37,9 @@ def hint(error: ErrorCode, protocols: Iterable[JoinProtocol] | None = None) -> s
 
 
 _HINTS: Final = {
-    ErrorCode.INVALID_SESSION_TIMEOUT: (
-        "; session.timeout.ms is outside the broker's group.min.session.timeout.ms and "
-        "group.max.session.timeout.ms"
+    ErrorCode.INVALID_GROUP_ID: (
+        "; the broker does not take this group.id: set another name, such as letters, digits and -"
     ),
-    ErrorCode.INVALID_GROUP_ID: "; group.id is not valid",
     ErrorCode.GROUP_MAX_SIZE_REACHED: (
         "; the group is full (the broker's group.max.size; at a kohort broker also "
         "kohort.max.group.bytes, kohort.max.metadata.bytes and kohort.max.pending.members, and its "

@@ -183,9 +183,8 @@ def _refused(data: MemberData, error: ErrorCode, request: str, now: Instant) -> 
         data.wait_before_retry(now)
         data.drop_coordinator(f"{request}: {error.name}", now)
     else:
-        data.fail(
-            error, f"{data.story()}: {request}: {error.name}{hint(error, data.protocols)}", now
-        )
+        advice = hint(error, data.config, data.protocols)
+        data.fail(error, f"{data.story()}: {request}: {error.name}{advice}", now)
 
 
 def _again(data: MemberData, now: Instant) -> None:
