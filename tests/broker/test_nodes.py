@@ -20,6 +20,7 @@ from kohort.coordinator.partitions import partition_for
 from kohort.host.settings import INT_MAX, BrokerSettings
 from kohort.model.errors import ConfigError, ErrorCode
 from kohort.storage.topic_table import Topic
+from kohort.testing.plugin import FIXTURE_SETTINGS
 from kohort.testing.ports import free_ports
 from kohort.wire.messages import k02_list_offsets as k02
 from kohort.wire.messages import k03_metadata as k03
@@ -217,7 +218,7 @@ def test_the_offsets_topic_is_made_by_the_broker_alone(cluster: Cluster) -> None
     assert cluster.create(internal, assignments=by_hand([1])).error_code == refused
     assert cluster.create(internal, 3, 1).error_code == refused
     cluster.coordinator("g")
-    assert len(cluster.placed(internal)) == OFFSETS
+    assert len(cluster.placed(internal)) == FIXTURE_SETTINGS["offsets.topic.num.partitions"]
     assert cluster.create(internal, 3, 1).error_code == ErrorCode.TOPIC_ALREADY_EXISTS
 
 
@@ -338,7 +339,7 @@ def test_groups_are_spread_and_each_is_listed_by_its_coordinator(cluster: Cluste
     assert {node_id for node_id, _ in found.values()} == {1, 2, 3}
     led = cluster.placed("__consumer_offsets")
     for group, (node_id, address) in found.items():
-        assert node_id == led[partition_for(group, OFFSETS)][0]
+        assert node_id == led[partition_for(group, len(led))][0]
         assert address == cluster.addresses[node_id - 1]
         cluster.at[node_id].join(group)
     for node_id, raw in cluster.at.items():

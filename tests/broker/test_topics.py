@@ -12,6 +12,7 @@ from tests.broker.conftest import Connect, RawClient, ValuesOf
 
 from kohort.broker.embedded import EmbeddedBroker
 from kohort.model.errors import ErrorCode
+from kohort.testing.plugin import FIXTURE_SETTINGS
 from kohort.wire.messages import (
     k03_metadata,
     k08_offset_commit,
@@ -345,7 +346,8 @@ def test_find_coordinator(raw: RawClient) -> None:
         ("h", 1, port),
     ]
     internal = metadata(raw, ["__consumer_offsets"]).topics[0]
-    assert (len(internal.partitions), internal.is_internal) == (50, True)
+    partitions = FIXTURE_SETTINGS["offsets.topic.num.partitions"]
+    assert (len(internal.partitions), internal.is_internal) == (partitions, True)
     transaction = raw.ask(m.FindCoordinatorRequest(key="x", key_type=1), 3)
     assert transaction.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     odd = raw.ask(m.FindCoordinatorRequest(key="x", key_type=9), 3)
