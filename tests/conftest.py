@@ -72,9 +72,9 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_collection_finish() -> None:
     """The garbage collector leaves out the modules and tests, a million objects that stay.
 
-    Else it looks through them again and again, for a fourth of the CPU time of a run.
+    Else it looks through them again and again, for a fourth of the CPU time of a run. It does not
+    look through them before either: that takes 0.3 s in each worker, for 80,000 objects.
     """
-    gc.collect()
     gc.freeze()
     gc.enable()
 
