@@ -4,8 +4,9 @@ In: the tables of brokers and clients; the text of a line. Out: the wording and 
 not know: frames, events.
 
 Only the wordings of which a line has all whole words are tried, the most special one first. Each
-wording is filed under its rarest word, so that few are looked at; lines with the same words share
-the answer.
+wording is filed under its rarest word, so that few are looked at. Lines of the same shape share the
+answer: a shape is a text without digits and other characters of numbers and UUIDs. A text has the
+words of a wording only if its shape has the shapes of these words, so no wording is missed.
 """
 
 from __future__ import annotations
@@ -27,17 +28,27 @@ WORDINGS: Final[tuple[Wording, ...]] = tuple(
 _ANY_NAME: Final = re.compile(r"<\w+>|…")
 
 
-def _words(template: str) -> list[str]:
-    """The words of a message that a line has as whole words, whatever the values are."""
+_OF_VALUES: Final = b"0123456789abcdef-"
+"""The characters of numbers and UUIDs, which a shape does not have."""
+_LONGEST_SHAPE: Final = 1_000
+"""The answer for a longer text is not kept."""
+
+
+def _shape(text: str) -> bytes:
+    return text.encode("utf-8", "replace").translate(None, _OF_VALUES)
+
+
+def _words(template: str) -> list[bytes]:
+    """The shapes of the words that a line has as whole words, whatever the values are."""
     text = _ANY_NAME.sub("\0", template)
     inner = text.split(" ")
     # The first word may follow a bracket, the last one may be cut or end in a full stop.
-    return [word for word in inner[1:-1] if word and "\0" not in word]
+    return [shape for word in inner[1:-1] if "\0" not in word and (shape := _shape(word))]
 
 
-def _filed() -> tuple[dict[str, list[int]], list[int]]:
+def _filed() -> tuple[dict[bytes, list[int]], list[int]]:
     counts = Counter(word for wording in WORDINGS for word in set(_words(wording.template)))
-    by_word: dict[str, list[int]] = {}
+    by_word: dict[bytes, list[int]] = {}
     always: list[int] = []
     for number, wording in enumerate(WORDINGS):
         words = _words(wording.template)
@@ -69,6 +80,8 @@ class _Tried(NamedTuple):
     """A wording that a line may have, with the parts that each line needs."""
 
     wording: Wording
+    shape: bytes
+    """That of the mark."""
     mark: str
     first: str
     behind: int
@@ -78,25 +91,37 @@ class _Tried(NamedTuple):
 
 
 @lru_cache(maxsize=4_096)
-def _tried(words: frozenset[str]) -> tuple[_Tried, ...]:
-    """The wordings to try for a line that has these of the words of all wordings."""
+def _tried(words: frozenset[bytes]) -> tuple[_Tried, ...]:
+    """The wordings to try for a shape that has these of the words of all wordings."""
     filed = (number for word in words for number in _BY_WORD.get(word, ()))
     numbers = sorted([*_ALWAYS, *(number for number in filed if _NEEDED[number] <= words)])
     return tuple(
-        _Tried(each, each.mark, each.first, len(each.first), each.open_end, quick(each))
-        for each in (WORDINGS[number] for number in numbers)
+        _Tried(w, _shape(w.mark), w.mark, w.first, len(w.first), w.open_end, quick(w))
+        for w in (WORDINGS[number] for number in numbers)
     )
+
+
+def _tried_for(shape: bytes) -> tuple[_Tried, ...]:
+    """The wordings to try for a text of this shape."""
+    return tuple(t for t in _tried(_KNOWN.intersection(shape.split(b" "))) if t.shape in shape)
+
+
+_tried_again: Final = lru_cache(maxsize=4_096)(_tried_for)
 
 
 def understood(text: str) -> Found | None:
     """The most special wording that fits a text, and its values; None if no wording fits."""
-    short = len(text) <= LONGEST
-    words = _KNOWN.intersection((text if short else text[:LONGEST]).split(" "))
-    bare = text.rstrip(AROUND).removesuffix(".")
-    for wording, mark, first, behind, open_end, by in _tried(words):
+    length = len(text)
+    short = length <= LONGEST
+    tried = _tried_again if length <= _LONGEST_SHAPE else _tried_for
+    shape = (text if short else text[:LONGEST]).encode("utf-8", "replace")
+    bare = ""
+    for wording, _, mark, first, behind, open_end, by in tried(shape.translate(None, _OF_VALUES)):
         if mark not in text:
             continue
         if by is not None and short:
+            if not open_end and not bare:
+                bare = text.rstrip(AROUND).removesuffix(".")
             whole = text if open_end else bare
             begin = whole.find(first)
             if begin >= 0 and (found := by.match(whole, begin + behind)) is not None:
