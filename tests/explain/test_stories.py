@@ -470,3 +470,13 @@ def test_a_coordinator_that_moved_is_seen_in_the_log_of_a_client() -> None:
         moved.findings[0].says
     )
     assert names(explain([found.format(1, 1, 1, 6), found.format(2, 1, 1, 6)])) == []
+
+
+def test_a_member_that_leaves_again_in_a_rebalance_without_a_beginning_is_explained() -> None:
+    """The line about the begin may be missing; the member of such a rebalance is likely only."""
+    who = member("a", 1)
+    begun, assigned = done(0.5, 5)
+    found = explain([left(0, who), begun, left(0.6, who), assigned])
+    (rebalance,) = found.story.rebalances
+    assert (rebalance.cause, rebalance.member, rebalance.certain) == (Cause.LEFT, who, False)
+    assert rebalance.client_reason == "the consumer is being closed"

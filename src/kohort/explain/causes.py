@@ -7,6 +7,7 @@ reason (KIP-800). Must not know: lines, times.
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from kohort.explain.events import Kind, Side
@@ -107,6 +108,11 @@ def clients_cause(text: str, kind: Kind) -> Cause:
     """The cause in the words of a client that joins again."""
     if kind is Kind.HEARTBEAT_REBALANCING:
         return Cause.OTHERS
+    return _in_words(text) if text else Cause.UNTOLD
+
+
+@lru_cache(maxsize=256)
+def _in_words(text: str) -> Cause:
     return next((cause for words, cause in _CLIENTS_WORDS if words in text), Cause.UNTOLD)
 
 

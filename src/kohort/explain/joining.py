@@ -150,7 +150,7 @@ def with_clients(
     for place, row in enumerate(rows):
         whole = clients is not None and row.members is not None and row.members <= clients
         known = Known.MEASURED if whole else Known.BOUNDED if clients else Known.ASSUMED
-        mine = tuple(replace(stop, known=known) for stop in stops.get(place, ()))
+        mine = tuple(Stop(s.partition, s.begin, s.end, known) for s in stops.get(place, ()))
         moved = {stop.partition for stop in mine}
         counted = Amount(again[place], Known.MEASURED)
         found.append(
@@ -172,7 +172,8 @@ def without_rebalance(rows: list[Rebalance], ownership: Ownership, clients: int)
         place = _nearest(ends, stop.end)
         if place >= 0 and _apart(row := rows[place], stop):
             whole = row.members is not None and row.members <= clients
-            found.append(replace(stop, known=Known.MEASURED if whole else Known.BOUNDED))
+            known = Known.MEASURED if whole else Known.BOUNDED
+            found.append(Stop(stop.partition, stop.begin, stop.end, known))
     return found
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 from kohort.explain.amounts import Known, Stop
@@ -165,10 +166,11 @@ class Ownership:
             ahead: seconds by which the clocks of clients are ahead.
         """
         skews = ahead or {}
-        steps = [s._replace(at=s.at - skews.get(s.client, 0.0)) for s in self._steps]
-        self.limit.used -= len(self._steps)
-        self._steps.clear()
-        steps.sort(key=lambda s: s.at)
+        steps, self._steps = self._steps, []
+        self.limit.used -= len(steps)
+        if any(skews.values()):
+            steps = [s._replace(at=s.at - skews.get(s.client, 0.0)) for s in steps]
+        steps.sort(key=itemgetter(0))
         for step in steps:
             times = self._starts if step.what == "started" else self._signs
             times.setdefault(step.client, []).append(step.at)

@@ -6,6 +6,7 @@ In: a part of a message. Out: partitions as ``topic-number``. Must not know: mes
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final
 
 _PYTHON: Final = re.compile(r"TopicPartition\(topic='([^']*)', partition=(\d+)\)")
@@ -14,10 +15,22 @@ _GO: Final = re.compile(r"([\w.-]+):?\[([\d ,]*)\]")
 _JAVA: Final = re.compile(r"([\w.-]+)-(\d+)(?![\w.-])")
 
 
-def partitions_in(text: str) -> list[str]:
+_SHORT: Final = 500
+"""Characters of the longest text that is kept with its partitions: clients repeat them."""
+
+
+def partitions_in(text: str) -> tuple[str, ...]:
     """The partitions that a text names, in the text's order; empty if there are none."""
+    return _kept(text) if len(text) <= _SHORT else _found(text)
+
+
+def _found(text: str) -> tuple[str, ...]:
     if found := _PYTHON.findall(text):
-        return [f"{topic}-{number}" for topic, number in found]
+        return tuple(f"{topic}-{number}" for topic, number in found)
     if found := _GO.findall(text):
-        return [f"{topic}-{n}" for topic, numbers in found for n in re.findall(r"\d+", numbers)]
-    return [f"{topic}-{number}" for topic, number in _JAVA.findall(text)]
+        pairs = ((topic, n) for topic, numbers in found for n in re.findall(r"\d+", numbers))
+        return tuple(f"{topic}-{n}" for topic, n in pairs)
+    return tuple(f"{topic}-{number}" for topic, number in _JAVA.findall(text))
+
+
+_kept: Final = lru_cache(maxsize=4_096)(_found)

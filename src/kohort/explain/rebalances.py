@@ -124,7 +124,9 @@ class Rebalance:
     @property
     def ended(self) -> float | None:
         """The last time that is known of this rebalance."""
-        return next((at for at in (self.assigned, self.joined, self.began) if at is not None), None)
+        if self.assigned is not None:
+            return self.assigned
+        return self.began if self.joined is None else self.joined
 
 
 def seconds_between(first: float | None, last: float | None) -> float | None:

@@ -8,7 +8,7 @@ advice.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -41,6 +41,13 @@ _CULPRITS: Final = {
     Kind.MEMBER_JOINS: Cause.NEW_MEMBER,
     Kind.NEW_MEMBER: Cause.NEW_MEMBER,
 }
+_BEGINNINGS: Final = frozenset(
+    {Kind.REQUESTED, Kind.JOINING, Kind.HEARTBEAT_REBALANCING, Kind.REVOKED}
+)
+"""A client begins a rebalance with these."""
+_LEAVES: Final = frozenset({Kind.LEAVING, Kind.PROCESS_ENDED})
+_OWNING: Final = {Kind.ADDED: True, Kind.SYNCED: True, Kind.REVOKED: False, Kind.LOST: False}
+"""Whether a client owns the partitions of its line from then on, or no more."""
 
 
 @dataclass(slots=True)
@@ -264,7 +271,7 @@ class Story:
         begun = self._open
         if event.kind is Kind.LEFT and begun is not None and begun.get("member") == event.member:
             # The line of the rebalance may come before this one.
-            begun["client_reason"] = begun["client_reason"] or event.reason
+            begun["client_reason"] = begun.get("client_reason") or event.reason
             begun["host"] = event.details.get("host", "")
         if (lists := event.details.get("protocols")) and len(self.supported) < _MOST_LISTS:
             self.supported.setdefault(lists, event)
@@ -338,48 +345,43 @@ class Story:
             return
         self.clients[key] = event.place.file
         self._follow(key, event)
-        begun = self._client.get(key)
-        if event.kind is Kind.POLL_EXPIRED or "poll timeout has expired" in event.text:
+        kind, begun = event.kind, self._client.get(key)
+        if kind is Kind.POLL_EXPIRED or "poll timeout has expired" in event.text:
             self._late.add(key)
-        match event.kind:
-            case Kind.REQUESTED | Kind.JOINING | Kind.HEARTBEAT_REBALANCING | Kind.REVOKED:
-                self._client_begins(event, key)
-            case Kind.JOINED:
-                begun = self._client[key] = begun or self._seen(event, key)
-                begun["joined"], begun["generation"] = event.at, event.generation
-                begun["member"] = event.member or begun["member"]
-                begun["assignor"] = event.details.get("protocol", "").strip("'\"")
-            case Kind.SYNCED:
-                begun = self._client.pop(key, None) or self._seen(event, key)
-                if event.generation is not None:
-                    begun["generation"] = event.generation
-                begun["assigned"] = event.at
-                self._keep(begun)
-            case Kind.LEAVING | Kind.PROCESS_ENDED:
-                if begun is not None and "joined" not in begun and begun["cause"] is Cause.UNTOLD:
-                    del self._client[key]  # the member gave its partitions up before its leave
-            case Kind.ADDED if begun is not None and "joined" in begun:
-                begun["assigned"] = event.at
-                self._keep(self._client.pop(key))
-            case _:
-                pass
+        if kind in _BEGINNINGS:
+            self._client_begins(event, key)
+        elif kind is Kind.JOINED:
+            begun = self._client[key] = begun or self._seen(event, key)
+            begun["joined"], begun["generation"] = event.at, event.generation
+            begun["member"] = event.member or begun["member"]
+            begun["assignor"] = event.details.get("protocol", "").strip("'\"")
+        elif kind is Kind.SYNCED:
+            begun = self._client.pop(key, None) or self._seen(event, key)
+            if event.generation is not None:
+                begun["generation"] = event.generation
+            begun["assigned"] = event.at
+            self._keep(begun)
+        elif kind is Kind.ADDED and begun is not None and "joined" in begun:
+            begun["assigned"] = event.at
+            self._keep(self._client.pop(key))
+        elif kind in _LEAVES and begun is not None and _is_vague(begun):
+            del self._client[key]  # the member gave its partitions up before its leave
 
     def _follow(self, key: str, event: Event) -> None:
         """Note the partitions that a client got or gave up."""
-        if event.at is None:
+        kind, at = event.kind, event.at
+        if at is None:
             return
-        parts = partitions_in(event.details.get("partitions", ""))
-        match event.kind:
-            case Kind.ADDED | Kind.SYNCED:
-                self.ownership.got(key, parts, event.at)
-            case Kind.REVOKED | Kind.LOST:
-                self.ownership.gave(key, parts, event.at)
-            case Kind.PROCESS_ENDED | Kind.POLL_EXPIRED:
-                self.ownership.ended(key, event.at)
-            case Kind.PROCESS_STARTED:
-                self.ownership.started(key, event.at)
-            case _:
-                self.ownership.seen(key, event.at)
+        if kind in _OWNING:
+            parts = partitions_in(event.details.get("partitions", ""))
+            note = self.ownership.got if _OWNING[kind] else self.ownership.gave
+            note(key, parts, at)
+        elif kind is Kind.PROCESS_ENDED or kind is Kind.POLL_EXPIRED:
+            self.ownership.ended(key, at)
+        elif kind is Kind.PROCESS_STARTED:
+            self.ownership.started(key, at)
+        else:
+            self.ownership.seen(key, at)
 
     def _client_begins(self, event: Event, key: str) -> None:
         """A client begins a rebalance, or tells more about the one that it has begun."""
@@ -411,6 +413,11 @@ class Story:
             "began": event.at,
             "place": event.place,
         }
+
+
+def _is_vague(begun: Mapping[str, Any]) -> bool:
+    """Whether a client told neither a reason nor a join of the rebalance that it began."""
+    return "joined" not in begun and begun["cause"] is Cause.UNTOLD
 
 
 def gave_nothing_up(event: Event) -> bool:
