@@ -26,6 +26,7 @@ from bench.ending import end_with_children
 from bench.results import emit
 
 from kohort.cli.evidence import read_sources
+from kohort.cli.explain import without_collector
 from kohort.explain.explaining import Explainer
 from kohort.history.fewest_moves import fewest_moves
 
@@ -152,6 +153,7 @@ def write(path: Path, lines: Iterator[str], size: int) -> int:
     raise AssertionError("the lines never end")
 
 
+@without_collector
 def read(path: Path) -> dict[str, float]:
     """Explain one log in this program: seconds, CPU seconds and peak memory."""
     begun, started = time.perf_counter(), time.process_time()

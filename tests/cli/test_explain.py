@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import json
 import logging
@@ -9,7 +10,7 @@ import re
 import subprocess
 import sys
 from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from hashlib import sha256
 from pathlib import Path
@@ -29,6 +30,8 @@ from kohort.cli.explain import explain
 from kohort.cli.explain_files import LONGEST_LINE
 from kohort.client.admin import Admin
 from kohort.explain import explaining
+from kohort.explain.explaining import Explainer
+from kohort.explain.told import Told
 from kohort.host.group_log import KafkaFormatter
 from kohort.model.errors import KohortError
 from kohort.model.ids import TopicPartition
@@ -211,6 +214,21 @@ def test_a_process_of_its_own_reads_large_logs_with_the_same_result(
     elsewhere = run(broker, packed, "--json")
     assert "client.log.gz is damaged behind line" in here.stderr
     assert (elsewhere.stdout, elsewhere.stderr) == (here.stdout, here.stderr)
+
+
+def test_the_command_alone_runs_without_the_garbage_collector(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = list[bool]()
+
+    def feed_all(explainer: Explainer, items: Iterable[Told]) -> Explainer:
+        seen.append(gc.isenabled())
+        return explainer
+
+    monkeypatch.setattr(Explainer, "feed_all", feed_all)
+    run(write(tmp_path / "broker.log", *STORY))
+    Explainer().feed_all([])
+    assert seen == [False, True]
 
 
 def test_a_process_that_ends_before_it_has_read_all_is_told(

@@ -7,10 +7,12 @@ Must not know: the meaning of lines (``kohort.explain``). Memory does not grow w
 
 from __future__ import annotations
 
+import gc
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import wraps
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, ParamSpec, TypeVar
 
 import click
 
@@ -57,6 +59,28 @@ _IF_KNOWN: Final = frozenset({"WAITED FOR", "MOVED", "NEEDLESS", "STOPPED", "COS
 _SHOWN: Final = 20
 """Rebalances in the table of a group."""
 
+Parameters = ParamSpec("Parameters")
+Returned = TypeVar("Returned")
+
+
+def without_collector(function: Callable[Parameters, Returned]) -> Callable[Parameters, Returned]:
+    """The function, run without the garbage collector: stories have millions of values, no cycles.
+
+    Only for a program that ends with this function: it looks at the values again and again.
+    """
+
+    @wraps(function)
+    def run(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Returned:
+        collects = gc.isenabled()
+        gc.disable()
+        try:
+            return function(*args, **kwargs)
+        finally:
+            if collects:
+                gc.enable()
+
+    return run
+
 
 @click.command()
 @click.argument(
@@ -72,6 +96,7 @@ _SHOWN: Final = 20
 @click.option("--html", type=FILE, help="Write a page with pictures to this file.")
 @click.option("--trace", "traced", type=FILE, help="Write a trace for Perfetto to this file.")
 @json_option
+@without_collector
 def explain(
     *,
     files: tuple[Path, ...],
@@ -197,6 +222,7 @@ def _as_json(explained: Explained) -> dict[str, Any]:
         "rebalances": [
             {
                 **values_of(each),
+                "place": each.place._asdict(),
                 "join_s": each.join_s,
                 "leader_s": each.leader_s,
                 "dead": each.dead,
@@ -205,5 +231,12 @@ def _as_json(explained: Explained) -> dict[str, Any]:
             for each in story.rebalances
         ],
         "stops_without_rebalance": list(story.returns),
-        "findings": [{**values_of(each), "tried": each.effect} for each in explained.findings],
+        "findings": [
+            {
+                **values_of(each),
+                "evidence": [place._asdict() for place in each.evidence],
+                "tried": each.effect,
+            }
+            for each in explained.findings
+        ],
     }

@@ -153,7 +153,7 @@ class LogFile:
         """The things that lines tell; the first one has this number."""
         if self._blank:
             self._blank = not any(line and not line.isspace() for line in lines)
-        if not cut and not any(_is_record(line) for line in lines):
+        if not cut and not _is_record("\n".join(lines)):
             yield from self._reader.read_lines(number, lines)
             return
         for place, line in enumerate(lines, number):
@@ -254,7 +254,9 @@ class LogFile:
 
     def as_json(self) -> dict[str, Any]:
         """Counts and remarks, for programs."""
-        return {"file": self.name, **asdict(self.counts), "remarks": list(self.remarks())}
+        counts = asdict(self.counts)
+        counts["examples"] = [(place._asdict(), text) for place, text in self.counts.examples]
+        return {"file": self.name, **counts, "remarks": list(self.remarks())}
 
 
 def _newest_first(lines: Iterable[str]) -> bool:
@@ -264,9 +266,9 @@ def _newest_first(lines: Iterable[str]) -> bool:
     return all(step <= 0 for step in steps) and sum(step < 0 for step in steps) > 1
 
 
-def _is_record(line: str) -> bool:
-    """Whether a tool of Kafka may have printed this line: a record of the offsets topic."""
-    return '"type":' in line or "]::" in line or " payload: " in line
+def _is_record(text: str) -> bool:
+    """Whether a tool of Kafka may have printed a line here: a record of the offsets topic."""
+    return '"type":' in text or "]::" in text or " payload: " in text
 
 
 def _numbered(blocks: Iterable[tuple[list[str], bool]]) -> Iterator[_Block]:

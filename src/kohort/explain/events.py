@@ -90,8 +90,7 @@ class Kind(StrEnum):
     LISTED_GROUP = "group listed by a tool"
 
 
-@value(frozen=True, slots=True, kw_only=False)
-class Place:
+class Place(NamedTuple):
     """Where a line stands."""
 
     file: str
