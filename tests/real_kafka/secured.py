@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import threading
@@ -13,15 +14,25 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import pytest
 import trustme
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
+from tests.client.columns import rows_by_arrow, values_by_arrow
+from tests.client.stage import until
 
+from kohort.client.admin import Admin
+from kohort.client.config import parse_client_settings
+from kohort.client.consumer import Consumer
+from kohort.client.errors import AuthenticationFailed
+from kohort.client.producing import IdempotentProducer
+from kohort.model.ids import TopicPartition
 from kohort.testing.real_kafka import RealKafka
 
 USER, PASSWORD = "alice", "correct-horse"
 AUDIENCE = "kafka"
 RENEWED_EVERY_MS = 2_000
+RECORDS = 20
 
 LISTENERS = {
     "TLS": "SSL",
@@ -160,7 +171,7 @@ def secured_kafka(folder: Path) -> Iterator[Secured]:
         ),
         "listener.name.token.oauthbearer.sasl.oauthbearer.jwks.endpoint.url": keys.as_uri(),
         "listener.name.token.oauthbearer.sasl.oauthbearer.expected.audience": AUDIENCE,
-        "listener.name.token.oauthbearer.connections.max.reauth.ms": 3_600_000,
+        "listener.name.token.oauthbearer.connections.max.reauth.ms": RENEWED_EVERY_MS,
     }
     kafka = RealKafka(
         folder / "kafka",
@@ -211,3 +222,47 @@ def token_endpoint(issuer: Issuer, password: str) -> Iterator[tuple[str, list[st
         finally:
             server.shutdown()
             thread.join()
+
+
+def lives(settings: dict[str, Any], topic: str) -> None:
+    """Make a topic, write, read, commit and look up the commit, all at one listener."""
+    group = {"group.id": f"g-{topic}", "auto.offset.reset": "earliest"}
+    with Admin(settings) as admin:
+        admin.create_topic(topic, 2, 1)
+        producer = IdempotentProducer(parse_client_settings(settings))
+        for number in range(RECORDS):
+            producer.produce(topic, value=b"%d" % number, partition=number % 2)
+        producer.wait()
+        producer.close()
+        read: list[int] = []
+        with Consumer(settings, **group) as consumer:
+            consumer.subscribe([topic])
+
+            def all_read() -> bool:
+                read.extend(int(record.value() or b"") for record in consumer.consume(50, 0.2))
+                return len(read) >= RECORDS
+
+            until(all_read, "every record is read")
+            consumer.commit()
+            partitions = {TopicPartition(topic, 0), TopicPartition(topic, 1)}
+            found = consumer.committed(partitions)
+            assert {at.offset for at in found.values()} == {RECORDS // 2}
+        # The fetcher of columns has connections of its own.
+        with Consumer(settings, **{**group, "group.id": f"columns-{topic}"}) as consumer:
+            consumer.subscribe([topic])
+            rows = rows_by_arrow(consumer, RECORDS)
+        assert sorted(int(row[4]) for row in rows) == sorted(read)
+        columns = asyncio.run(values_by_arrow(settings | group, topic, RECORDS))
+        assert sorted(columns) == sorted(read)
+        assert sorted(read) == list(range(RECORDS))
+
+
+def denied(settings: dict[str, Any]) -> str:
+    """The message of the failure that poll raises."""
+    with Consumer(settings, group_id="g-denied") as consumer:
+        consumer.subscribe(["any"])
+        with pytest.raises(AuthenticationFailed) as raised:
+            until(lambda: consumer.poll(0.2), "the failure")
+        status = consumer.status()
+        assert not status.owned
+    return str(raised.value)

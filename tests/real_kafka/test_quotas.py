@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections.abc import Callable
 
 import confluent_kafka
 import pytest
-from tests.client.columns import consumer, rows_by_arrow
+from tests.client.columns import Row, consumer, rows_by_arrow, rows_by_poll
 from tests.client.stage import topic
 
+from kohort import Consumer
 from kohort.testing.real_kafka import RealKafka
 
 pytestmark = [pytest.mark.slow, pytest.mark.real_kafka]
@@ -19,8 +21,9 @@ BYTES_A_SECOND = 50_000
 RECORDS = 250
 
 
+@pytest.mark.parametrize("read", [rows_by_arrow, rows_by_poll])
 def test_a_consumer_over_its_quota_is_slow_and_keeps_its_membership(
-    narrow_kafka: RealKafka,
+    narrow_kafka: RealKafka, read: Callable[[Consumer, int], list[Row]]
 ) -> None:
     address, client = narrow_kafka.bootstrap_servers, f"over-{uuid.uuid4().hex}"
     narrow_kafka.tool(
@@ -39,7 +42,7 @@ def test_a_consumer_over_its_quota_is_slow_and_keeps_its_membership(
         with consumer(address, client_id=client, fetch_max_bytes=30_000) as reader:
             reader.subscribe([name], on_lost=lambda _, partitions: lost.extend(partitions))
             began = time.monotonic()
-            rows = rows_by_arrow(reader, RECORDS)
+            rows = read(reader, RECORDS)
             took = time.monotonic() - began
             reader.commit()
             offsets = reader.committed(reader.assignment())

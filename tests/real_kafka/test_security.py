@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import subprocess
 import sys
 import time
 import types
+import uuid
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -19,13 +19,15 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 from tests.cli.commands import Kohort, rows
-from tests.client.columns import rows_by_arrow, values_by_arrow
+from tests.client.columns import rows_by_arrow
 from tests.client.refusals import Kind, OfAsync, Reader
 from tests.client.stage import until
 from tests.real_kafka.secured import (
     PASSWORD,
     USER,
     Secured,
+    denied,
+    lives,
     login,
     secured_kafka,
     token_endpoint,
@@ -45,14 +47,13 @@ from kohort.client.errors import (
 )
 from kohort.client.membership import GroupMembership
 from kohort.client.producing import IdempotentProducer
-from kohort.model.ids import TopicPartition
 from kohort.spark.fetching import BatchFetcher
 from kohort.testing.kafka_jars import installed
 from kohort.testing.real_kafka import absence
+from kohort.wire.client_connection import ClientConnection
 
 pytestmark = [pytest.mark.slow, pytest.mark.real_kafka]
 
-RECORDS = 20
 KOHORT = (sys.executable, "-m", "kohort.cli.main")
 
 
@@ -62,50 +63,6 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
         pytest.skip(absence())
     with secured_kafka(tmp_path_factory.mktemp("secured")) as cluster:
         yield cluster
-
-
-def lives(settings: dict[str, Any], topic: str) -> None:
-    """Make a topic, write, read, commit and look up the commit, all at one listener."""
-    group = {"group.id": f"g-{topic}", "auto.offset.reset": "earliest"}
-    with Admin(settings) as admin:
-        admin.create_topic(topic, 2, 1)
-        producer = IdempotentProducer(parse_client_settings(settings))
-        for number in range(RECORDS):
-            producer.produce(topic, value=b"%d" % number, partition=number % 2)
-        producer.wait()
-        producer.close()
-        read: list[int] = []
-        with Consumer(settings, **group) as consumer:
-            consumer.subscribe([topic])
-
-            def all_read() -> bool:
-                read.extend(int(record.value() or b"") for record in consumer.consume(50, 0.2))
-                return len(read) >= RECORDS
-
-            until(all_read, "every record is read")
-            consumer.commit()
-            partitions = {TopicPartition(topic, 0), TopicPartition(topic, 1)}
-            found = consumer.committed(partitions)
-            assert {at.offset for at in found.values()} == {RECORDS // 2}
-        # The fetcher of columns has connections of its own.
-        with Consumer(settings, **{**group, "group.id": f"columns-{topic}"}) as consumer:
-            consumer.subscribe([topic])
-            rows = rows_by_arrow(consumer, RECORDS)
-        assert sorted(int(row[4]) for row in rows) == sorted(read)
-        columns = asyncio.run(values_by_arrow(settings | group, topic, RECORDS))
-        assert sorted(columns) == sorted(read)
-        assert sorted(read) == list(range(RECORDS))
-
-
-def denied(settings: dict[str, Any]) -> str:
-    """The message of the failure that poll raises."""
-    with Consumer(settings, group_id="g-denied") as consumer:
-        consumer.subscribe(["any"])
-        with pytest.raises(AuthenticationFailed) as raised:
-            until(lambda: consumer.poll(0.2), "the failure")
-        status = consumer.status()
-        assert not status.owned
-    return str(raised.value)
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
@@ -206,6 +163,40 @@ def test_connections_log_in_again_before_their_sessions_end(
         producer.close()
         until(lambda: reader.poll(0.2), "a record after three sessions of librdkafka's connection")
     assert not [r for r in caplog.records if r.name == "kohort.client.fetching"]
+
+
+def test_connections_for_columns_log_in_again_with_tokens(
+    secured: Secured, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    renewed: list[object] = []
+    log_in_again = ClientConnection.log_in_again
+
+    def counted(connection: ClientConnection) -> bytes:
+        renewed.append(connection)
+        return log_in_again(connection)
+
+    monkeypatch.setattr(ClientConnection, "log_in_again", counted)
+    bearer = {"sasl.mechanism": "OAUTHBEARER", "oauth_cb": lambda config: secured.issuer.token()}
+    settings = secured.at("TOKEN", bearer)
+    name = f"renewed-{uuid.uuid4().hex}"
+    with Admin(settings) as admin:
+        admin.create_topic(name, 1, 1)
+    group = {"heartbeat.interval.ms": 300, "auto.offset.reset": "earliest"}
+    lost: list[object] = []
+    written = 0
+    with Consumer(settings | group, group_id=name) as reader:
+        reader.subscribe([name], on_lost=lambda _, partitions: lost.extend(partitions))
+        producer = IdempotentProducer(parse_client_settings(settings))
+        # The connection of the group and the connection of the fetcher log in again twice.
+        while len(renewed) < 2 * len(set(renewed)) or len(set(renewed)) < 2:
+            producer.produce(name, value=b"%d" % written, partition=0)
+            producer.wait()
+            assert [row[4] for row in rows_by_arrow(reader, 1)] == [b"%d" % written]
+            reader.commit()
+            written += 1
+        producer.close()
+    assert not lost
+    assert not [m for m in caplog.messages if m.startswith("fetching: ")]
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
