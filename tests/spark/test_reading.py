@@ -10,9 +10,11 @@ from tests.spark.conftest import Feed
 
 from kohort.fetch.columns import WITH_HEADERS
 from kohort.model.ids import TopicPartition
+from kohort.spark import reading
 from kohort.spark.fetching import BatchFetcher, Wanted
 from kohort.spark.planning import Piece
 from kohort.spark.reading import ReadFailed, read_pieces, warm_up
+from kohort.spark.source import KohortStreamReader, PiecesPartition
 from kohort.testing.fault_proxy import FaultProxy
 
 pytestmark = pytest.mark.slow
@@ -145,3 +147,18 @@ def test_warm_up_connects_and_fetches_no_record(
     proxy.change_answer("Fetch", note)
     assert places(source, [piece(source, 0, 0, 1)]) == [(0, 0, b"needle")]
     assert [b"needle" in answer for answer in answers] == [False, True]
+
+
+@pytest.mark.parametrize("plain", [True, False])
+def test_the_reading_worker_of_a_warm_up_batch_is_warm(
+    plain: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark gives the workers of a task other parts of the next one."""
+    warmed: list[str] = []
+    monkeypatch.setattr(reading, "warm_up", lambda client: warmed.append(client.group_id))
+    options = {"kafka.bootstrap.servers": "localhost:1", "kafka.group.id": "g", "subscribe": "t"}
+    reader = KohortStreamReader(options | {"piecesOnly": str(plain).lower()})
+    rows = sum(batch.num_rows for batch in reader.read(PiecesPartition(0, warm_up=True)))
+    assert (rows, warmed) == (int(plain), ["g"])
+    rows = sum(batch.num_rows for batch in reader.read(PiecesPartition(0)))
+    assert (rows, warmed) == (int(plain), ["g"])

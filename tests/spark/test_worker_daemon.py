@@ -65,13 +65,14 @@ def test_an_idle_worker_ends_without_output(interrupted: bool) -> None:
 
 
 @pytest.mark.slow
-def test_the_imports_before_a_fork_start_no_thread() -> None:
+def test_the_imports_before_a_fork_start_no_thread_and_are_frozen() -> None:
     program = "import os; from kohort.spark.worker_daemon import import_for_tasks as load; load(); "
-    program += "import sys; print(len(os.listdir('/proc/self/task')), *sys.modules)"
+    program += "import gc, sys; frozen = gc.get_freeze_count(); left = len(gc.get_objects()); "
+    program += "print(len(os.listdir('/proc/self/task')), frozen > 100 * left, *sys.modules)"
     command = [sys.executable, "-c", program]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    threads, *modules = done.stdout.split()
-    assert threads == "1", done.stderr
+    threads, frozen, *modules = done.stdout.split()
+    assert (threads, frozen) == ("1", "True"), done.stderr
     assert {"pyarrow", "pandas", "kohort.spark.reading", "kohort.spark.piece_files"} < {*modules}
 
 

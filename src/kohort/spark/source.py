@@ -127,16 +127,17 @@ class KohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """See ``kohort.spark.reading``. Runs on an executor, perhaps more than once."""
         assert isinstance(partition, PiecesPartition)
 
-        if self._options.pieces_only:
-            from kohort.spark.plain.reading import task_row  # noqa: PLC0415
-
-            yield task_row(partition.pieces)
-            return
-
         from kohort.spark.reading import read_pieces, warm_up  # noqa: PLC0415
 
         if partition.warm_up:
             warm_up(self._options.client)
+        if self._options.pieces_only:
+            from kohort.spark.plain.reading import task_row  # noqa: PLC0415
+
+            # Spark's next batch may give this worker the task that reads and writes.
+            yield task_row(partition.pieces)
+            return
+        if partition.warm_up:
             return
         yield from read_pieces(
             self._options.client,

@@ -6,6 +6,8 @@ In: requests from Spark's JVM, which starts ``python -m kohort.spark.worker_daem
 The daemon imports what the tasks of a pipeline need before it forks the first worker. Spark's own
 daemon imports nothing, because numpy and pyarrow start threads, and a fork copies no threads. Here
 both are told to start none (ADR 0065). ``bench/worker_start.py`` measures what this saves.
+The imported objects are frozen: the collections of garbage in workers, one after each task, skip
+them, and the workers go on sharing their memory with the daemon (ADR 0097).
 
 An idle worker waits on its socket for the next task. When the application ends, the JVM closes that
 socket. Spark's own worker then tries to report an interrupted task on the closed socket, and prints
@@ -15,6 +17,8 @@ may also close the socket of a new worker before the worker answers; that worker
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import importlib
 import os
 import signal
@@ -40,6 +44,8 @@ _IMPORTED: Final = (
     "kohort.spark.source",
     "kohort.spark.reading",
     "kohort.spark.plain.reading",
+    # The first lookup of a broker's name imports this.
+    "encodings.idna",
 )
 
 _run_task = daemon.worker
@@ -63,6 +69,10 @@ def import_for_tasks() -> None:
         importlib.import_module(module)
     columns = importlib.import_module("kohort.fetch.columns")
     columns.load()
+    with contextlib.suppress(ImportError):  # needs numba
+        importlib.import_module("kohort.spark.crc_kernel")
+    gc.collect()
+    gc.freeze()
 
 
 def ignore_sigint() -> None:
