@@ -17,7 +17,7 @@ import hypothesis
 import pytest
 from tests.class_archive import use_archive
 from tests.fast_files import FAST_TESTS, all_slow
-from tests.one_spark import OneSpark
+from tests.one_worker import OneWorker
 from xdist.remote import Producer
 
 # Same examples on every run, so that a red test is about the change at hand. `make check` and the
@@ -79,9 +79,9 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneSpark | None:
-    """With ``--dist loadfile`` one worker runs all files that start Spark."""
-    return OneSpark(config, log) if config.getoption("dist") == "loadfile" else None
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneWorker | None:
+    """With ``--dist loadfile`` one worker runs all tests with Spark, one those on a real Kafka."""
+    return OneWorker(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 PEER_MARKS = ("real_kafka", "interop", "spark")

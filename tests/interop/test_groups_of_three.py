@@ -13,7 +13,7 @@ import pytest
 from tests.interop.group import SESSION_MS, Group, Make
 from tests.interop.makes import AIOKAFKA, AIOKAFKA_RANGE, CONFLUENT, KAFKA_PYTHON, MAKES, need
 
-pytestmark = [pytest.mark.slow, pytest.mark.interop]
+pytestmark = [pytest.mark.slow, pytest.mark.interop, pytest.mark.real_kafka]
 
 # The member that leaves has a long session, and the killed member a short one. So a LeaveGroup
 # without effect, or a session without end, differs from a slow machine.
