@@ -42,7 +42,7 @@ def broken(plan: Plan, **_more: object) -> Report:
     return Report(
         plan=plan,
         findings=(finding,),
-        digest=whole.digest,
+        arrivals=whole.arrivals,
         events=whole.events,
         facts=whole.facts,
         history=whole.history,
