@@ -58,6 +58,7 @@ class OfAsync:
 
 Reader: TypeAlias = Consumer | OfAsync
 Kind: TypeAlias = type[Consumer] | type[OfAsync]
+each_kind = pytest.mark.parametrize("kind", [Consumer, OfAsync], ids=["Consumer", "AsyncConsumer"])
 
 
 def poll(*consumers: Reader) -> None:
@@ -77,7 +78,7 @@ def told_by(kind: Kind, topics: list[str], settings: dict[str, Any]) -> RequestF
     return caught.value
 
 
-def an_unreachable_broker_is_told_and_tried_again(kind: Kind = Consumer) -> None:
+def an_unreachable_broker_is_told_and_tried_again(kind: Kind) -> None:
     """Nobody listens there; ``poll`` raises each time when a request has timed out."""
     address = f"127.0.0.1:{free_ports(1)[0]}"
     settings = {"bootstrap.servers": address, "group.id": "g", "request.timeout.ms": 500}
@@ -89,7 +90,7 @@ def an_unreachable_broker_is_told_and_tried_again(kind: Kind = Consumer) -> None
                 poll(consumer)
 
 
-def refusals_of_the_coordinator_are_told(bootstrap: str, kind: Kind = Consumer) -> None:
+def refusals_of_the_coordinator_are_told(bootstrap: str, kind: Kind) -> None:
     given = {**QUICK, "bootstrap.servers": bootstrap, "group.id": uuid.uuid4().hex}
     expected = r"group\.id is '', expected a name: .* Leave group\.id out to consume without"
     with pytest.raises(ConfigError, match=expected):
@@ -108,7 +109,7 @@ def refusals_of_the_coordinator_are_told(bootstrap: str, kind: Kind = Consumer) 
             assert "offer both names in the first one" in str(error)
 
 
-def a_fenced_member_is_told(bootstrap: str, kind: Kind = Consumer) -> None:
+def a_fenced_member_is_told(bootstrap: str, kind: Kind) -> None:
     given = {**QUICK, "bootstrap.servers": bootstrap, "group.id": uuid.uuid4().hex}
     given |= {"group.instance.id": "i"}
     with topic(bootstrap, 1) as name, kind(given) as first, kind(given) as second:
@@ -121,7 +122,7 @@ def a_fenced_member_is_told(bootstrap: str, kind: Kind = Consumer) -> None:
 
 
 def an_unknown_topic_is_told_and_read_once_it_exists(
-    bootstrap: str, caplog: pytest.LogCaptureFixture, kind: Kind = Consumer
+    bootstrap: str, caplog: pytest.LogCaptureFixture, kind: Kind
 ) -> None:
     """No exception: the topic may be made later. The log says how to make it."""
     given = {**QUICK, "bootstrap.servers": bootstrap, "group.id": uuid.uuid4().hex}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from tests.client import refusals
 
-from kohort import Consumer
 from kohort.broker.embedded import EmbeddedBroker
 from kohort.client.config import parse_client_settings
 from kohort.client.driver_thread import consumer_thread
@@ -22,24 +21,22 @@ def bootstrap() -> object:
         yield broker.bootstrap_servers
 
 
-@pytest.fixture(params=[Consumer, refusals.OfAsync], ids=["Consumer", "AsyncConsumer"])
-def kind(request: pytest.FixtureRequest) -> refusals.Kind:
-    found: refusals.Kind = request.param
-    return found
-
-
+@refusals.each_kind
 def test_an_unreachable_broker_is_told_and_tried_again(kind: refusals.Kind) -> None:
     refusals.an_unreachable_broker_is_told_and_tried_again(kind)
 
 
+@refusals.each_kind
 def test_refusals_of_the_coordinator_are_told(bootstrap: str, kind: refusals.Kind) -> None:
     refusals.refusals_of_the_coordinator_are_told(bootstrap, kind)
 
 
+@refusals.each_kind
 def test_a_fenced_member_is_told(bootstrap: str, kind: refusals.Kind) -> None:
     refusals.a_fenced_member_is_told(bootstrap, kind)
 
 
+@refusals.each_kind
 def test_an_unknown_topic_is_told(
     bootstrap: str, caplog: pytest.LogCaptureFixture, kind: refusals.Kind
 ) -> None:

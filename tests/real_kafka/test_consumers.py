@@ -38,13 +38,19 @@ def test_columns_notice_a_log_that_was_cut(real_kafka: RealKafka) -> None:
     columns.a_position_of_a_lost_epoch_is_out_of_range(real_kafka.bootstrap_servers)
 
 
-def test_an_unknown_topic_is_told(real_kafka: RealKafka, caplog: pytest.LogCaptureFixture) -> None:
-    refusals.an_unknown_topic_is_told_and_read_once_it_exists(real_kafka.bootstrap_servers, caplog)
+@refusals.each_kind
+def test_an_unknown_topic_is_told(
+    real_kafka: RealKafka, caplog: pytest.LogCaptureFixture, kind: refusals.Kind
+) -> None:
+    address = real_kafka.bootstrap_servers
+    refusals.an_unknown_topic_is_told_and_read_once_it_exists(address, caplog, kind)
 
 
-def test_refusals_of_the_coordinator_are_told(real_kafka: RealKafka) -> None:
-    refusals.refusals_of_the_coordinator_are_told(real_kafka.bootstrap_servers)
+@refusals.each_kind
+def test_refusals_of_the_coordinator_are_told(real_kafka: RealKafka, kind: refusals.Kind) -> None:
+    refusals.refusals_of_the_coordinator_are_told(real_kafka.bootstrap_servers, kind)
 
 
-def test_a_fenced_member_is_told(real_kafka: RealKafka) -> None:
-    refusals.a_fenced_member_is_told(real_kafka.bootstrap_servers)
+@refusals.each_kind
+def test_a_fenced_member_is_told(real_kafka: RealKafka, kind: refusals.Kind) -> None:
+    refusals.a_fenced_member_is_told(real_kafka.bootstrap_servers, kind)
