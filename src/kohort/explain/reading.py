@@ -61,11 +61,18 @@ _MOST_TEXT: Final = 600
 _MOST_EXAMPLES: Final = 5
 _MOST_HELD: Final = 1_000
 _MOST_SOURCES: Final = 10_000
+_LONGEST_CONTEXT: Final = 300
 _LONGEST_TORN: Final = 1_000
 _LINES_OF_A_RECORD: Final = 5
 """A line without a time has the time of the line before, up to so many lines before."""
 _TIMELESS: Final = 100
 """After so many lines without a time, the log has none: nobody looks for it any more."""
+_new: Final = tuple.__new__
+_BROKER: Final = Side.BROKER
+_TOOL: Final = Side.TOOL
+_HOUSEKEEPING: Final = Kind.HOUSEKEEPING
+_GROUP_CHOSEN: Final = Kind.GROUP_CHOSEN
+"""Python 3.11 finds a member by its class three times as slowly as a name of the module."""
 _LOGGERS: Final = ("logger", "logger_name", "name", "file_name", "filename", "module")
 
 
@@ -154,16 +161,19 @@ class LogReader:
         counts, before, found = self.counts, self._before, list[Event]()
         for place, line in enumerate(lines, number):
             frame = None
-            if line.endswith(")") and self._torn is None and self._tables.kind is None:
-                frame = kafkas(line)
+            if self._torn is None and self._tables.kind is None and not line.startswith(_BLANK):
+                if not _may_be(line):
+                    counts.lines += 1
+                    counts.others += 1
+                    before.append(line)
+                    continue
+                if line.endswith(")"):
+                    frame = kafkas(line)
             if frame is None:
                 found += self.read(place, line)
                 continue
             counts.lines += 1
             before.append(line)
-            if not _may_be(line):
-                counts.others += 1
-                continue
             message = understood(frame.text)
             if message is None:
                 found += self._message(place, line)
@@ -171,9 +181,9 @@ class LogReader:
             counts.understood += 1
             if line.count(_BEGINNING) > 1:
                 counts.mixed += 1
-            if message.wording.kind is Kind.HOUSEKEEPING:
+            if message.wording.kind is _HOUSEKEEPING:
                 continue
-            event = self._event(message, frame, Place(self._file, place))
+            event = self._event(message, frame, _new(Place, (self._file, place)))
             if event.group and not self._held:
                 found.append(event)
             else:
@@ -255,7 +265,7 @@ class LogReader:
         found = understood(frame.text) or _in_pairs(frame) if frame.text else None
         if found is None:
             return None
-        if found.wording.kind is Kind.HOUSEKEEPING:
+        if found.wording.kind is _HOUSEKEEPING:
             return []
         return self._complete(self._event(found, frame, place))
 
@@ -281,46 +291,39 @@ class LogReader:
             if not self._held:
                 return [event]
             return [*(each._replace(group=event.group) for each in self._released()), event]
-        if event.side is Side.BROKER and event.kind is not Kind.FENCED:
+        if event.side is _BROKER and event.kind is not Kind.FENCED:
             return [event]
         self._held.append(event)
         return self._released() if len(self._held) > _MOST_HELD else []
 
     def _event(self, found: Found, frame: Framed, place: Place) -> Event:
         wording, fields, details = found
-        group, member, instance, client, partition, generation, members, static = fields[:8]
-        state, reason = fields[8:]
+        group, member, instance, client, partition, generation, members, static, *_ = fields
         text, at, dated, source, _ = frame
         kind, side, maker, versions = wording[:4]
-        alike = maker in _ALIKE
-        if alike:
-            maker = self._maker(maker, frame)
-        if side is not Side.BROKER:
-            group, member = group and _plain(group), member and _plain(member)
-            told = (group, member, instance and _plain(instance), client)
-            group, member, instance, client = _in_context(frame, *told)
-            versions = None
-        else:
-            instance = instance and _plain(instance)
+        instance = instance and _plain(instance)
+        if side is _BROKER:
             if not partition and "[GroupCoordinator id=" in text:
                 partition = _partition_in(text)
             versions = versions_of(versions, text) if wording.reasoned else versions
+        else:
+            versions, alike = None, maker in _ALIKE
+            if alike:
+                maker = self._maker(maker, frame)
+            told = group and _plain(group), member and _plain(member), instance, client
+            group, member, instance, client = _in_context(frame, *told)
+            if alike and ", " in group:
+                group = group.partition(", ")[0]  # the log's format goes on behind the message
         if member and not client and maker not in _CLIENTLESS:
             client = client_of(member)
-        if alike and ", " in group and maker in _ALIKE:
-            group = group.partition(", ")[0]  # the format of the log goes on behind the message
-        key = source or client
         home = int(partition) if partition else None
-        if side is Side.TOOL:
+        if side is _TOOL:
             self._listed = group, place.line
-        if group:
-            self._note_group(key, group, home)
-        elif kind is not Kind.GROUP_CHOSEN:  # the next line that names one is about it
-            group = self._group_of_line(key, home)
-        at = None if at is None else self._on_its_day(key, at, dated=dated)
-        reason = reason and ("" if reason.startswith("{'") else _plain(reason))  # '{': an object
+        group = self._of_whom(kind, group, source or client, home)
+        if at is not None:
+            at = self._on_its_day(source or client, at, dated=dated)
         # This takes half the time of a call with the names of the fields.
-        return tuple.__new__(
+        return _new(
             Event,
             (
                 *(kind, side, place, text[:_MOST_TEXT], at, dated, source, maker, versions),
@@ -328,18 +331,23 @@ class LogReader:
                 int(generation) if generation else None,
                 int(members) if members else None,
                 int(static) if static else None,
-                *(state, reason, details),
+                *(fields[8], fields[9] and _reason(fields[9]), details),
             ),
         )
 
-    def _note_group(self, key: str, group: str, home: int | None) -> None:
-        """Note the group of a line for later lines without one."""
-        if len(self._groups) > _MOST_SOURCES or len(self._at_home) > _MOST_SOURCES:
-            self._groups.clear()
+    def _of_whom(self, kind: Kind, group: str, key: str, home: int | None) -> str:
+        """The group of a line, which is noted for later lines without one."""
+        if not group:
+            # The next line that names a group is about the one that a user of Spark chose.
+            return "" if kind is _GROUP_CHOSEN else self._group_of_line(key, home)
+        groups = self._groups
+        if len(groups) > _MOST_SOURCES or len(self._at_home) > _MOST_SOURCES:
+            groups.clear()
             self._at_home.clear()
-        self._groups[key] = self._groups[""] = group
+        groups[key] = groups[""] = group
         if home is not None:
             self._home, self._at_home[home] = (group, home), group
+        return group
 
     def _maker(self, maker: str, frame: Framed) -> str:
         """The program of a message that kafka-python, aiokafka and Java may write."""
@@ -387,18 +395,36 @@ def _in_context(
 ) -> tuple[str, str, str, str]:
     """Values that stand in front of the message, or beside the message in a JSON line."""
     text = frame.text
-    if "groupId=" in text and (found := _CONTEXT.search(text)):
-        named, client, context_group = found.groups()
-        group = group or _plain(context_group)
-        instance = instance or (_plain(named) if named else "")
-    elif "#consumer-" in text and (found := _RDKAFKA.search(text)):
-        client = found[1]
-    beside = frame.fields.get
+    if "groupId=" in text and (found := _context_in(text)) is not None:
+        named, client, context_group = found
+        group, instance = group or context_group, instance or named
+    elif "#consumer-" in text and (of_librdkafka := _RDKAFKA.search(text)):
+        client = of_librdkafka[1]
     if frame.fields:
+        beside = frame.fields.get
         group = group or str(beside("groupId") or "")
         member = member or str(beside("memberId") or "")
         client = client or str(beside("clientId") or "")
     return group, member, instance, client
+
+
+def _context_in(text: str) -> tuple[str, str, str] | None:
+    """Instance id, client id and group that Java's clients write in front of a message."""
+    end = text.find("]") + 1
+    # A context has one closing bracket: if the first one ends a context, that is the first context.
+    found = _kept_context(text[:end]) if end < _LONGEST_CONTEXT else None
+    return _context(text) if found is None else found
+
+
+def _context(text: str) -> tuple[str, str, str] | None:
+    found = _CONTEXT.search(text)
+    if found is None:
+        return None
+    instance, client, group = found.groups()
+    return _plain(instance) if instance else "", client, _plain(group)
+
+
+_kept_context: Final = lru_cache(maxsize=4_096)(_context)
 
 
 def _partition_in(text: str) -> str:
@@ -453,6 +479,10 @@ def is_benign(event: Event) -> bool:
         or "need to re-join with the given member-id" in event.reason
         or "valid member ID" in event.reason
     )
+
+
+def _reason(text: str) -> str:
+    return "" if text.startswith("{'") else _plain(text)  # '{': an object of a program
 
 
 def _plain(text: str) -> str:

@@ -226,7 +226,9 @@ class Story:
     def _feed_broker(self, kind: Kind, event: Event) -> None:
         if kind in ENDS_WAITS and self._open is not None:
             self._waits.feed(event)
-        if kind is Kind.PREPARING or kind is Kind.EPOCH:
+        if kind in _CULPRITS:
+            self._note_culprit(event)
+        elif kind is Kind.PREPARING or kind is Kind.EPOCH:
             self._close(None)
             self._open, self._waits = self._begun(event), Waits()
             if kind is Kind.EPOCH:
@@ -246,8 +248,6 @@ class Story:
             self._close(event.at)
         elif kind is Kind.EMPTY:
             self._close(None)
-        elif kind in _CULPRITS:
-            self._note_culprit(event)
 
     def _under_way(self, event: Event) -> dict[str, Any]:
         """The fields of the open rebalance; of a new one if no line told its beginning."""

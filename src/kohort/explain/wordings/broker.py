@@ -7,6 +7,7 @@ A template without its first letter fits a message that versions begin with a ca
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final, TypeAlias
 
 from kohort.explain.events import Kind, Side
@@ -414,6 +415,7 @@ _PHRASES: Final[tuple[tuple[str, Versions], ...]] = (
     ("(reason: Removing member ", (number("3.0"), number("3.8"))),
 )
 """Parts of messages, with the versions that use them."""
+_BITS: Final = tuple((1 << number, phrase) for number, (phrase, _) in enumerate(_PHRASES))
 
 
 def versions_of(known: Versions | None, text: str) -> Versions | None:
@@ -423,8 +425,17 @@ def versions_of(known: Versions | None, text: str) -> Versions | None:
         known: the versions that write the message.
         text: the message.
     """
-    low, high = known or (0.0, NEWEST)
-    for phrase, (first, last) in _PHRASES:
+    phrases = 0
+    for bit, phrase in _BITS:
         if phrase in text:
+            phrases |= bit
+    return _narrowed(known, phrases) if phrases else known
+
+
+@lru_cache(maxsize=1_024)
+def _narrowed(known: Versions | None, phrases: int) -> Versions | None:
+    low, high = known or (0.0, NEWEST)
+    for (bit, _), (_, (first, last)) in zip(_BITS, _PHRASES, strict=True):
+        if phrases & bit:
             low, high = max(low, first), min(high, last)
     return (low, high) if (low, high) != (0.0, NEWEST) and low <= high else known
