@@ -90,7 +90,9 @@ def test_no_file_names_a_path_of_one_machine() -> None:
 
 def test_constraints_are_names_and_versions_only() -> None:
     lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
-    odd = [line for line in lines if not re.fullmatch(r"[A-Za-z0-9._-]+==(\d+!)?[A-Za-z0-9.]+", line)]
+    odd = [
+        line for line in lines if not re.fullmatch(r"[A-Za-z0-9._-]+==(\d+!)?[A-Za-z0-9.]+", line)
+    ]
     assert not odd
     assert lines == sorted(lines, key=str.lower), "keep constraints.txt in alphabetical order"
 
