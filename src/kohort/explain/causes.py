@@ -58,6 +58,11 @@ _TABLE: Final = (
         Cause.STATIC_CHANGED,
         "pdating metadata for static member <member> with instance id <instance>",
     ),
+    (
+        Cause.STATIC_CHANGED,
+        "selectedProtocol will change because static member <member> with instance id <instance> "
+        "joined with change of protocol",
+    ),
     (Cause.STATIC_CHANGED, "selectedProtocol will change because static member <instance> …"),
     (Cause.METADATA, "pdating metadata for member <member> during <state>"),
     (Cause.METADATA, "pdating metadata for member <member>"),
@@ -73,8 +78,13 @@ _TABLE: Final = (
         Cause.STORE_FAILED,
         "rror <code> when storing group assignment during SyncGroup (member: <member>)",
     ),
+    (
+        Cause.STORE_FAILED,
+        "rror <code> when storing group assignmentduring SyncGroup (member: <member>)",
+    ),
     (Cause.STORE_FAILED, "rror <code> when storing group assignment…"),
     (Cause.OVER_CAPACITY, "group is over capacity…"),
+    (Cause.OVER_CAPACITY, "reshly-loaded group <group> (size <size>) is over capacity …"),
 )
 """A template without its first letter fits a reason with a capital letter, too."""
 _WORDINGS: Final[tuple[tuple[Cause, Wording], ...]] = tuple(

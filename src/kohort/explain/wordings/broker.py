@@ -299,7 +299,6 @@ _TABLE: Final = (
         "group using the <protocol> protocol",
         "4.0-",
     ),
-    (Kind.CONVERTED, "Converted the classic group to a consumer group", "4.0-"),
     (
         Kind.LEFT,
         "[Group <group>] Dynamic Member <member> has left group through explicit `LeaveGroup` "

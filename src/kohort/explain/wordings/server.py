@@ -187,6 +187,8 @@ _RUNTIME: Final = (
             "Cannot downgrade the consumer group <group>: …",
             "Cannot downgrade the classic group <group>: …",
             "Cannot upgrade the classic group <group> to consumer group because …",
+            "Cannot upgrade classic group <group> to consumer group: …",
+            "Cannot join the consumer group <group> with the classic protocol because …",
             "Downgrade group <group> from consumer to classic with …",
             "Cannot find the group, skipping …",
             "Cannot complete join phase of group <group> because …",
@@ -204,6 +206,19 @@ _RUNTIME: Final = (
             "Replaying offset commit with …",
             "Replaying transactional offset commit with …",
             "The group config '<name>' for group '<group>' has value …",
+            "The effective <name> (<value>) for group '<group>' is not greater than …",
+            "The config '<name>' has value <value> which …",
+            "Failed to unload coordinator for …",
+            "Tried to flush an empty batch for …",
+            "Completion of event <event> failed due to …",
+            "Executing event: …",
+            "Draining event: …",
+            "Failed to run event <event> due to: …",
+            "Failed to reject event <event> due to: …",
+            "Revert last written offset of …",
+            "Updated last written offset of …",
+            "Updated committed offset of …",
+            "Replaying end transaction marker from …",
             "Generated <count> records in <ms> milliseconds while cleaning …",
         )
     ),
@@ -261,7 +276,26 @@ _NEW_PROTOCOL: Final = (
         "Static member <member> with instance id <instance> was fenced by member <old>",
         "4.0-",
     ),
-    (Kind.CONVERTED, _G + "Converted the empty <old> group to a classic group", "4.0-"),
+    (
+        Kind.LEFT,
+        _G + "Dynamic member <member> has left group through explicit `LeaveGroup` request; client "
+        "reason: <reason>",
+        "4.0-",
+    ),
+    (
+        Kind.FENCED,
+        _G + "Static member <member> with instance id <instance> cannot join the group because the "
+        "instance id is owned by member <old>",
+        "3.8-",
+    ),
+    (Kind.CONVERTED, _G + "Converted the <old> group to a <new> group", "4.0-"),
+    (Kind.CONVERTED, _G + "Converted the empty <old> group to a <new> group", "4.0-"),
+    (
+        Kind.RECONCILED,
+        _G + "Member <member> new assignment state: epoch=<generation>, previousEpoch=<previous>, "
+        "state=<state>, assignedPartitions=<partitions> and revokedPartitions=<revoked>",
+        "3.8-",
+    ),
     (Kind.EXPIRED, _G + "Streams member <member> fenced from the group because <reason>", "4.1-"),
     (Kind.MEMBER_JOINS, _G + "Member <member> joins the share group using the share …", "4.0-"),
     (Kind.LEFT, _G + "Member <member> left the share group", "4.0-"),
@@ -310,6 +344,13 @@ _NEW_PROTOCOL: Final = (
             _G + "Expired offset for …",
             _G + "Clearing shutdown requested for …",
             _G + "Size of assignment epochs <size> is …",
+            _G + "Couldn't update regular expression due to: …",
+            _G + "Received result of regular expression resolution but …",
+            _G + "Cannot compute delayed target assignment: …",
+            _G + "Removing expired offset and metadata for …",
+            _G + "Assignment delayed due to …",
+            _M + "Member initialized the topology with epoch …",
+            _M + "Member joined with currently initialized topology …",
             _M + "Configuring the topology …",
             _M + "Member joined with stale topology epoch …",
             _M + "Valid topic configuration found in …",
@@ -318,4 +359,25 @@ _NEW_PROTOCOL: Final = (
     ),
 )
 
-SERVER: Final = (*_SCALA, *_RUNTIME, *_NEW_PROTOCOL)
+_OTHER_GROUPS: Final = tuple(
+    (Kind.HOUSEKEEPING, template, "4.0-")
+    for template in (
+        "hare group…",
+        "tombstone without group - …",
+        "tombstone for groupId - …",
+        "Received error while calling initialize state for …",
+        "Failed to retrieve deleteState request parameters …",
+        "Unable to cleanup state for the deleted topics …",
+        "Partition end offset fetch failed for topicPartition …",
+        _M + "Shutdown requested for the streams application",
+        _G + "updatedMember is unexpectedly null …",
+        _G + "Setting the process ID of …",
+        "There is not enough available capacity. You should increase …",
+        "Expecting state changelog topic partitions …",
+        "Unable to determine number of partitions for …",
+        "Determined number of partitions for …",
+    )
+)
+"""The work for share groups and streams groups."""
+
+SERVER: Final = (*_SCALA, *_RUNTIME, *_NEW_PROTOCOL, *_OTHER_GROUPS)
