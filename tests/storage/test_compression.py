@@ -93,6 +93,17 @@ def test_lz4_blocks_are_read_as_the_library_reads_the_frame(
     assert {type(found) for found in by_blocks} == {bytes, str}
 
 
+def test_lz4_is_written_as_java_writes_it() -> None:
+    dice = random.Random(6)
+    for data in (b"", b"abc" * 50_000, dice.randbytes(70_000), bytes(65_536), bytes(65_537)):
+        frame = compress(data, CompressionType.LZ4)
+        assert frame == as_java_writes(data)
+        assert bytes(cramjam.lz4.decompress(frame)) == data
+        found = compression._plain_lz4(frame, MAX_DECOMPRESSED_BYTES)
+        assert found is not None
+        assert bytes(found) == data
+
+
 def test_an_unknown_type_is_refused() -> None:
     with pytest.raises(RefusedBatch) as error:
         decompress(b"", 5)

@@ -32,9 +32,10 @@ _GZIP_WBITS: Final = 31
 _LZ4_PLAIN: Final = bytes.fromhex("04224d18604082")
 """The header of a frame of independent blocks of at most 64 KiB, without sizes and checksums."""
 _LZ4_BLOCK: Final = 64 << 10
+_LZ4_END: Final = bytes(4)
 _LZ4_SIZE: Final = struct.Struct("<I")
-_LZ4_LENGTH: Final = 2**31 - 1
-"""The bits of a block's length; the highest bit: the block is not compressed."""
+_LZ4_STORED: Final = 1 << 31
+"""This bit of a block's length: the block is not compressed. The other bits are the length."""
 
 
 class CompressionType(IntEnum):
@@ -65,10 +66,7 @@ def compress(data: bytes, kind: CompressionType) -> bytes:
         case CompressionType.SNAPPY:
             return _snappy(data)
         case CompressionType.LZ4:
-            # Java's reader refuses blocks that refer to earlier blocks.
-            encoder = cramjam.lz4.Compressor(level=1, content_checksum=False, block_linked=False)
-            encoder.compress(data)
-            return bytes(encoder.finish())
+            return _lz4(data)
         case CompressionType.ZSTD:
             return bytes(cramjam.zstd.compress(data, level=3))
 
@@ -155,6 +153,22 @@ def _unsnappy_block(block: bytes, limit: int) -> bytes:
     return bytes(cramjam.snappy.decompress_raw(block))
 
 
+def _lz4(data: bytes) -> bytes:
+    """A frame as Java's clients write it: `_plain_lz4` reads it block by block.
+
+    Java's reader refuses blocks that refer to earlier blocks.
+    """
+    parts = [_LZ4_PLAIN]
+    for start in range(0, len(data), _LZ4_BLOCK):
+        plain = data[start : start + _LZ4_BLOCK]
+        block = bytes(cramjam.lz4.compress_block(plain, store_size=False))
+        if len(block) < len(plain):
+            parts += (_LZ4_SIZE.pack(len(block)), block)
+        else:
+            parts += (_LZ4_SIZE.pack(len(plain) | _LZ4_STORED), plain)
+    return b"".join([*parts, _LZ4_END])
+
+
 def _plain_lz4(data: bytes, limit: int) -> memoryview | None:
     """The records in a frame as Java's clients and librdkafka write it; None for any other data.
 
@@ -165,8 +179,9 @@ def _plain_lz4(data: bytes, limit: int) -> memoryview | None:
         return None
     blocks, at = [], len(_LZ4_PLAIN)
     while at + 4 <= len(data) and (size := _LZ4_SIZE.unpack_from(data, at)[0]):
-        blocks.append((at + 4, size & _LZ4_LENGTH, size & ~_LZ4_LENGTH))
-        at += 4 + (size & _LZ4_LENGTH)
+        length = size & ~_LZ4_STORED
+        blocks.append((at + 4, length, size & _LZ4_STORED))
+        at += 4 + length
     if at + 4 != len(data) or len(blocks) * _LZ4_BLOCK > limit:
         return None
     source, out, end = memoryview(data), memoryview(bytearray(len(blocks) * _LZ4_BLOCK)), 0
