@@ -3,37 +3,49 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 import threading
 from contextlib import suppress
 
+import pytest
 from tests.client.one_consumer import make
 from tests.client.stage import QUICK, until
 
-from kohort import AsyncConsumer, Consumer
+from kohort import AsyncConsumer
 from kohort.broker.embedded import EmbeddedBroker
 from kohort.client.slow_call import SlowCall
 
 
-def handle_order(consumer: Consumer, told: threading.Event) -> None:
-    until(lambda: "passed without a poll" in consumer.status().why, "the end of the interval")
-    told.set()
+def handle_order(over: threading.Event) -> None:
+    assert over.wait(30)
 
 
-def test_a_slow_call_is_named_with_its_place(broker: EmbeddedBroker) -> None:
-    told = threading.Event()
-    with make(broker, max_poll_interval_ms=200) as consumer:
+def test_a_slow_call_is_named_with_its_place_also_at_the_broker(
+    broker: EmbeddedBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "org.apache.kafka")
+    expected = (
+        r"max\.poll\.interval\.ms \(1000\) passed without a poll: the thread MainThread is in "
+        r"handle_order \(test_slow_call\.py:\d+\), in (Event|Condition)\.wait \(threading\.py:\d+\)"
+    )
+    left = re.compile(rf"has left group through explicit .*; client reason: {expected}")
+    over = threading.Event()
+
+    def wait_for_the_end() -> None:
+        until(lambda: "passed without a poll" in consumer.status().why, "the end of the interval")
+        over.set()
+
+    with make(broker, max_poll_interval_ms=1_000) as consumer:
         consumer.subscribe(["t"])
         until(lambda: consumer.poll(0.05) is not None, "the first record")
-        handle_order(consumer, told)
-        why = consumer.status().why
-        assert re.fullmatch(
-            r"max\.poll\.interval\.ms \(200\) passed without a poll: the thread MainThread is in "
-            r"until.* \(stage\.py:\d+\)",
-            why,
-        )
+        watching = threading.Thread(target=wait_for_the_end)
+        watching.start()
+        handle_order(over)
+        watching.join()
+        assert re.fullmatch(expected, consumer.status().why)
+        until(lambda: left.search(caplog.text), "the reason of the LeaveGroup")
         until(lambda: consumer.poll(0.05) is not None, "records again")
-    assert told.is_set()
 
 
 def test_a_task_that_awaits_too_long_is_named(broker: EmbeddedBroker) -> None:
@@ -45,7 +57,7 @@ def test_a_task_that_awaits_too_long_is_named(broker: EmbeddedBroker) -> None:
 
     async def piece() -> str:
         given = {**QUICK, "bootstrap.servers": broker.bootstrap_servers, "group.id": "g"}
-        async with AsyncConsumer(given, max_poll_interval_ms=200) as consumer:
+        async with AsyncConsumer(given, max_poll_interval_ms=1_000) as consumer:
             consumer.subscribe(["t"])
             assert await consumer.poll(20) is not None
             return await handle_slowly(consumer)
