@@ -22,6 +22,7 @@ from kohort.engine.connections import Bytes
 from kohort.engine.member_outputs import Connect, Output
 from kohort.model.ids import ConnectionId
 from kohort.model.instants import Instant
+from kohort.model.memory import plain_memory
 from kohort.wire.codec import FrameSplitter
 
 Row = tuple[Any, ...]
@@ -140,7 +141,7 @@ class PlainEngine:
 
     def __init__(self, port: int) -> None:
         self.wish = Connect(conn=ConnectionId(1), host="127.0.0.1", port=port)
-        self.splitter = FrameSplitter(in_place=True)
+        self.splitter = FrameSplitter(memory=plain_memory)
         self.is_connected = False
         self.frames: list[bytes] = []
         self.pieces: list[int] = []

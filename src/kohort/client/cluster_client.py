@@ -12,6 +12,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from kohort.client.client_loop import ClientLoop
@@ -31,6 +32,7 @@ from kohort.member.requests import RequestId
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import TopicPartition
 from kohort.model.instants import Instant, Millis
+from kohort.model.memory import Memory, plain_memory
 from kohort.wire.messages import k03_metadata, k10_find_coordinator
 
 T = TypeVar("T")
@@ -77,8 +79,12 @@ class Patience:
         return wait
 
 
-def cluster_engine(settings: ClientSettings) -> ClusterEngine:
+def cluster_engine(settings: ClientSettings, memory: Memory = plain_memory) -> ClusterEngine:
     """The engine of a client with these settings.
+
+    Args:
+        settings: bootstrap servers and timeouts.
+        memory: makes the memory of large answers.
 
     Raises:
         ConfigError: no bootstrap server.
@@ -91,7 +97,7 @@ def cluster_engine(settings: ClientSettings) -> ClusterEngine:
             retry_backoff_ms=Millis(settings.retry_backoff_ms),
             retry_backoff_max_ms=Millis(settings.retry_backoff_max_ms),
             allow_auto_create_topics=False,
-            connections=connection_settings(settings),
+            connections=replace(connection_settings(settings), memory=memory),
         ),
     )
 

@@ -26,6 +26,7 @@ from kohort.client.errors import ClientError, Closed, FetchFailed, WrongUse
 from kohort.client.fetching import FetchProblem, ProblemKind, names
 from kohort.client.range_fetching import RangeFetching
 from kohort.fetch import columns
+from kohort.fetch.memory import pooled
 from kohort.fetch.range_reader import Portion, Trouble
 from kohort.fetch.requests import Remedy
 from kohort.fetch.rows import Run
@@ -78,7 +79,7 @@ class ColumnFetcher:
     """
 
     def __init__(self, settings: ClientSettings) -> None:
-        self._fetching = RangeFetching(settings)
+        self._fetching = RangeFetching(settings, pooled)
         self._reader, self._lock = self._fetching.reader, self._fetching.lock
         self._ready: deque[_Ready] = deque()
         self._decoding = threading.Lock()

@@ -34,6 +34,7 @@ from kohort.member.requests import RequestId
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import TopicPartition
 from kohort.model.instants import MICROS_PER_MILLI, Instant
+from kohort.model.memory import Memory
 from kohort.wire.messages.k01_fetch import FetchRequest
 
 LOG: Final = logging.getLogger("kohort.client.fetching")
@@ -51,18 +52,20 @@ class RangeFetching:
 
     Args:
         settings: bootstrap servers and everything about fetching.
+        memory: makes the memory of answers and of decompressed records.
 
     Raises:
         ConfigError: no bootstrap server, or a certificate cannot be read.
     """
 
-    def __init__(self, settings: ClientSettings) -> None:
+    def __init__(self, settings: ClientSettings, memory: Memory) -> None:
         self._options = settings.fetching
         self.reader = RangeReader(
             self._options,
             most_bytes=settings.queued_max_messages_kbytes * 1_024,
             backoff_micros=settings.retry_backoff_ms * MICROS_PER_MILLI,
             replica_micros=settings.metadata_max_age_ms * MICROS_PER_MILLI,
+            memory=memory,
         )
         self.lock = threading.Condition()
         """For the reader and the troubles; notified when there are answers or troubles."""
@@ -73,7 +76,7 @@ class RangeFetching:
         """The bug that ended the thread."""
         self.on_news: Callable[[], None] = lambda: None
         """Called on the thread, when there are answers or troubles."""
-        self._engine = cluster_engine(settings)
+        self._engine = cluster_engine(settings, memory)
         self._left: dict[RequestId, tuple[_Group, set[TopicPartition]]] = {}
         """The partitions without an answer so far, by request."""
         self._busy: set[_Group] = set()

@@ -265,6 +265,7 @@ class ConnectionPool:
             software_version=settings.software_version,
             max_frame=settings.max_answer_bytes,
             login=settings.login,
+            memory=settings.memory,
         )
         connection = Connection(key=key, conn=ConnectionId(self._next_conn), wire=wire)
         self._next_conn += 1

@@ -16,6 +16,7 @@ from kohort.engine.member_outputs import Where
 from kohort.engine.member_recording import RequestNotes
 from kohort.model.ids import ConnectionId, GroupId
 from kohort.model.instants import Instant, Millis
+from kohort.model.memory import Memory, plain_memory
 from kohort.wire.client_connection import ClientConnection, Login
 from kohort.wire.messages.k11_join_group import JoinGroupRequest
 from kohort.wire.messages.k14_sync_group import SyncGroupRequest
@@ -176,6 +177,8 @@ class ConnectionSettings:
     """Makes the login of a connection; None if the listeners want none."""
     notes: RequestNotes | None = None
     """Receives requests to the coordinator and their ends, if a history is recorded."""
+    memory: Memory = plain_memory
+    """Makes the memory of large answers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from kohort.fetch import kernel
+from kohort.fetch.memory import array
 from kohort.fetch.rows import (
     RAW_HEADERS,
     Array,
@@ -46,7 +47,8 @@ def decode(runs: Sequence[Run], headers: bool) -> Rows:
     most = sum(section.header.record_count for section in sections)
     size = sum(len(section.records) for section in sections)
     into = _room_for(most, size)
-    kinds = np.zeros(most, np.int32)
+    kinds = array(most, np.int32)
+    kinds[:] = 0
     counts: list[int] = []
     parts: list[_Part] = []
     row = 0
@@ -86,16 +88,16 @@ def decode(runs: Sequence[Run], headers: bool) -> Rows:
 
 def _room_for(rows: int, size: int) -> kernel.Columns:
     """Memory for so many rows with at most so many bytes; the rest of it is never touched."""
-    edges = np.empty((2, rows + 1), np.int32)
+    edges = array((2, rows + 1), np.int32)
     edges[:, 0] = 0
     size = min(size, _INT32_MAX)
     return kernel.Columns(
-        np.empty((2, rows), np.int64),
-        np.empty((3, rows), np.int64),
+        array((2, rows), np.int64),
+        array((3, rows), np.int64),
         edges,
-        np.empty((2, rows), np.uint8),
-        np.empty(size, np.uint8),
-        np.empty(size, np.uint8),
+        array((2, rows), np.uint8),
+        array(size, np.uint8),
+        array(size, np.uint8),
     )
 
 
@@ -109,7 +111,8 @@ def _filled(columns: kernel.Columns, field: int, count: int) -> pa.Array:
     whole = columns.keys if field == kernel.KEY else columns.values
     room = whole[: edges[count]]
     if _SPARE * len(room) < len(whole):
-        room = room.copy()
+        whole, room = room, array(len(room), np.uint8)
+        room[:] = whole
     present = packed(missing == 0) if nulls else None
     buffers = [present, pa.py_buffer(edges), pa.py_buffer(room)]
     return pa.Array.from_buffers(pa.binary(), count, buffers, nulls)

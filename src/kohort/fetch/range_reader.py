@@ -20,6 +20,7 @@ from kohort.fetch.sections import Batch, Damaged, Section, open_batch
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import TopicPartition
 from kohort.model.instants import Instant
+from kohort.model.memory import Memory, plain_memory
 from kohort.model.positions import Position
 from kohort.storage.errors import RefusedBatch
 
@@ -107,12 +108,20 @@ class RangeReader:
             rest of the limit may exceed it.
         backoff_micros: wait before a fetch after an error.
         replica_micros: how long a replica that a leader named is used.
+        memory: makes the memory of decompressed records.
     """
 
     def __init__(
-        self, options: FetchOptions, *, most_bytes: int, backoff_micros: int, replica_micros: int
+        self,
+        options: FetchOptions,
+        *,
+        most_bytes: int,
+        backoff_micros: int,
+        replica_micros: int,
+        memory: Memory = plain_memory,
     ) -> None:
         self._options = options
+        self._memory = memory
         self._most_bytes = most_bytes
         self._backoff = backoff_micros
         self._replica_micros = replica_micros
@@ -376,7 +385,9 @@ class RangeReader:
             answer = each.answers[0]
             while answer.batches:
                 header, batch = answer.batches[0]
-                section = open_batch(portion.partition, header, batch, check=check)
+                section = open_batch(
+                    portion.partition, header, batch, check=check, memory=self._memory
+                )
                 answer.batches.popleft()
                 last = not answer.batches
                 portion.behind = answer.behind

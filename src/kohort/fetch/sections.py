@@ -17,6 +17,7 @@ import google_crc32c
 
 from kohort.model.errors import ErrorCode, KohortError
 from kohort.model.ids import TopicPartition
+from kohort.model.memory import Memory, plain_memory
 from kohort.storage.compression import decompress
 from kohort.storage.errors import RefusedBatch
 from kohort.storage.record_batch import (
@@ -92,19 +93,34 @@ def visible_batches(
 
 
 def open_batches(
-    partition: TopicPartition, batches: Iterable[Batch], *, check: bool
+    partition: TopicPartition,
+    batches: Iterable[Batch],
+    *,
+    check: bool,
+    memory: Memory = plain_memory,
 ) -> Iterator[Section]:
     """Check and decompress batches one by one; all at once could need a hundred times the memory.
+
+    Args:
+        partition: their log.
+        batches: of a Fetch answer.
+        check: compare checksums.
+        memory: makes the memory of decompressed records.
 
     Raises:
         Damaged: a batch is damaged. Without ``check`` some damage is not found.
     """
     for header, batch in batches:
-        yield open_batch(partition, header, batch, check=check)
+        yield open_batch(partition, header, batch, check=check, memory=memory)
 
 
 def open_batch(
-    partition: TopicPartition, header: BatchHeader, batch: memoryview, *, check: bool
+    partition: TopicPartition,
+    header: BatchHeader,
+    batch: memoryview,
+    *,
+    check: bool,
+    memory: Memory = plain_memory,
 ) -> Section:
     """Check and decompress one batch; raises as `open_batches`."""
     try:
@@ -112,7 +128,7 @@ def open_batch(
             _check_crc(header, batch)
         section = batch[HEADER_SIZE:]
         if header.compression:
-            section = memoryview(decompress(bytes(section), header.compression))
+            section = memoryview(decompress(bytes(section), header.compression, memory=memory))
     except RefusedBatch as error:
         raise Damaged(partition, header.base_offset, str(error)) from error
     return Section(header, section)

@@ -18,6 +18,7 @@ from kohort.client.cluster_client import ClusterClient
 from kohort.client.config import ClientSettings
 from kohort.client.errors import ClientError, RequestFailed
 from kohort.engine.member_outputs import Node, Target
+from kohort.fetch.memory import pooled
 from kohort.fetch.requests import Answer, Place, Remedy, fetch_request, read, remedy, rows_of
 from kohort.fetch.sections import Section, open_batches
 from kohort.member.requests import RequestId
@@ -197,7 +198,9 @@ class BatchFetcher:
             return Fetched(next_offset=offset)
         # A quarter more, so that one answer more often has all wanted records.
         self._record_bytes[partition.topic] = answer.size * 5 // (4 * count) + 1
-        sections = open_batches(partition, answer.batches, check=self._options.check_crcs)
+        sections = open_batches(
+            partition, answer.batches, check=self._options.check_crcs, memory=pooled
+        )
         return Fetched(sections=sections, next_offset=answer.next_offset)
 
     def _drop_fetch(self) -> None:

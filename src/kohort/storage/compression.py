@@ -19,6 +19,7 @@ from typing import Final
 import cramjam
 
 from kohort.model.errors import ErrorCode
+from kohort.model.memory import Memory, plain_memory
 from kohort.storage.errors import RefusedBatch
 
 MAX_DECOMPRESSED_BYTES: Final = 64 << 20
@@ -51,7 +52,7 @@ class CompressionType(IntEnum):
 _growth: dict[object, float] = {}
 """By how much a section grew when the last one of its type was decompressed, and an eighth more.
 
-A buffer that is too large costs time, since Python fills it with zeros.
+A buffer that is too large costs time, since Python fills plain memory with zeros.
 """
 
 
@@ -71,8 +72,20 @@ def compress(data: bytes, kind: CompressionType) -> bytes:
             return bytes(cramjam.zstd.compress(data, level=3))
 
 
-def decompress(data: bytes, kind: int, limit: int = MAX_DECOMPRESSED_BYTES) -> bytes | memoryview:
+def decompress(
+    data: bytes,
+    kind: int,
+    limit: int = MAX_DECOMPRESSED_BYTES,
+    *,
+    memory: Memory = plain_memory,
+) -> bytes | memoryview:
     """The records inside a record section of type ``kind``.
+
+    Args:
+        data: the section.
+        kind: see `CompressionType`.
+        limit: most bytes of the records.
+        memory: makes the memory of the records, for lz4 and zstd.
 
     Raises:
         RefusedBatch: an unknown type, damaged data, or more than ``limit`` bytes of records.
@@ -86,10 +99,10 @@ def decompress(data: bytes, kind: int, limit: int = MAX_DECOMPRESSED_BYTES) -> b
             case CompressionType.SNAPPY:
                 return _unsnappy(data, limit)
             case CompressionType.LZ4:
-                plain = _plain_lz4(data, limit)
-                return _growing(cramjam.lz4, data, limit) if plain is None else plain
+                plain = _plain_lz4(data, limit, memory)
+                return _growing(cramjam.lz4, data, limit, memory) if plain is None else plain
             case CompressionType.ZSTD:
-                return _growing(cramjam.zstd, data, limit)
+                return _growing(cramjam.zstd, data, limit, memory)
             case _:
                 raise RefusedBatch(
                     f"compression type {kind}; known are 0 to {max(CompressionType)}",
@@ -169,7 +182,7 @@ def _lz4(data: bytes) -> bytes:
     return b"".join([*parts, _LZ4_END])
 
 
-def _plain_lz4(data: bytes, limit: int) -> memoryview | None:
+def _plain_lz4(data: bytes, limit: int, memory: Memory = plain_memory) -> memoryview | None:
     """The records in a frame as Java's clients and librdkafka write it; None for any other data.
 
     The blocks are given to the library one by one: its reader of frames copies each block once
@@ -184,7 +197,7 @@ def _plain_lz4(data: bytes, limit: int) -> memoryview | None:
         at += 4 + length
     if at + 4 != len(data) or len(blocks) * _LZ4_BLOCK > limit:
         return None
-    source, out, end = memoryview(data), memoryview(bytearray(len(blocks) * _LZ4_BLOCK)), 0
+    source, out, end = memoryview(data), memory(len(blocks) * _LZ4_BLOCK), 0
     for begin, length, stored in blocks:
         block, room = source[begin : begin + length], out[end : end + _LZ4_BLOCK]
         if stored:
@@ -200,17 +213,17 @@ def _plain_lz4(data: bytes, limit: int) -> memoryview | None:
     return out[:end].toreadonly()
 
 
-def _growing(module: object, data: bytes, limit: int) -> memoryview:
+def _growing(module: object, data: bytes, limit: int, memory: Memory) -> memoryview:
     # Neither format must declare its size, and a frame of some hundred bytes may hold gigabytes. So
     # the output buffer grows in steps and never beyond the limit.
     into = module.decompress_into  # type: ignore[attr-defined]
     size = min(limit, max(1 << 14, int(_growth.get(module, 8.0) * len(data))))
     while True:
-        out = bytearray(size)
+        out = memory(size)
         try:
             found = into(data, out)
             _growth[module] = 1.125 * found / len(data)
-            return memoryview(out)[:found].toreadonly()
+            return out[:found].toreadonly()
         except cramjam.DecompressionError as error:
             if "whole buffer" not in str(error):
                 raise

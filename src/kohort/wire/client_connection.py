@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 from kohort.model.errors import AuthenticationError, ErrorCode, InvariantViolation, ProtocolError
+from kohort.model.memory import Memory, plain_memory
 from kohort.schema import VersionRange
 from kohort.schema.codec import MAX_ELEMENTS, refuse_encoding, request_encoder
 from kohort.schema.declare import holds_records, layout_of
@@ -97,6 +98,7 @@ class ClientConnection:
         software_version: For the broker, which may log it (KIP-511).
         max_frame: Bytes of the largest response.
         login: Makes the login of this connection; None if the listener wants none.
+        memory: Makes the memory of large responses.
     """
 
     def __init__(
@@ -106,12 +108,13 @@ class ClientConnection:
         software_version: str = "unknown",
         max_frame: int = DEFAULT_MAX_FRAME,
         login: Callable[[], Login] | None = None,
+        memory: Memory = plain_memory,
     ) -> None:
         self._client_id = client_id
         self._hello = ApiVersionsRequest(
             client_software_name="kohort", client_software_version=software_version
         )
-        self._splitter = FrameSplitter(max_frame, in_place=True)
+        self._splitter = FrameSplitter(max_frame, memory=memory)
         self._expected: deque[_Expected] = deque()
         self._waiting: list[tuple[int, object]] = []
         self._output: list[bytes] = []

@@ -24,6 +24,7 @@ from io import BytesIO
 from typing import Any, Final, NoReturn, TypeVar, cast
 
 from kohort.model.errors import ProtocolError
+from kohort.model.memory import Memory
 from kohort.schema.codec import (
     MAX_ELEMENTS,
     decoder,
@@ -65,24 +66,25 @@ class FrameSplitter:
 
     Args:
         max_frame: bytes of the largest frame.
-        in_place: trust the other side with memory: a large frame is a view of a buffer that has
-            the announced size from the start, so that a socket can write into it (``room``).
+        memory: makes the memory of a large frame. With this the other side is trusted with memory:
+            the frame is a view of memory that has the announced size from the start, so that a
+            socket can write into it (``room``). None: a large frame grows as its bytes come.
     """
 
     __slots__ = (
         "_buffer",
         "_filled",
-        "_in_place",
         "_large",
+        "_memory",
         "_needed",
         "_whole",
         "max_frame",
         "started",
     )
 
-    def __init__(self, max_frame: int = DEFAULT_MAX_FRAME, *, in_place: bool = False) -> None:
+    def __init__(self, max_frame: int = DEFAULT_MAX_FRAME, *, memory: Memory | None = None) -> None:
         self.max_frame = max_frame
-        self._in_place = in_place
+        self._memory = memory
         self._whole: memoryview | None = None
         """A large frame that is collected in place."""
         self._filled = 0
@@ -162,8 +164,8 @@ class FrameSplitter:
         return frames
 
     def _begin_large(self, data: memoryview, size: int) -> None:
-        if self._in_place:
-            self._whole, self._filled = memoryview(bytearray(size)), len(data)
+        if self._memory is not None:
+            self._whole, self._filled = self._memory(size), len(data)
             self._whole[: len(data)] = data
         else:
             self._large = BytesIO()
