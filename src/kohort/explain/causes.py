@@ -102,6 +102,7 @@ _CLIENTS_WORDS: Final = (
     ("roup is rebalancing, so a rejoin", Cause.OTHERS),
     ("roup is rebalancing", Cause.OTHERS),
     ("ebalance in progress", Cause.OTHERS),
+    ("after revoking what we lost", Cause.SECOND_ROUND),
     ("need to revoke partitions", Cause.SECOND_ROUND),
     ("metadata change", Cause.TOPICS_CHANGED),
     ("metadata has changed", Cause.TOPICS_CHANGED),

@@ -87,7 +87,7 @@ def _of_clients(row: Rebalance, told: list[Rebalance]) -> Rebalance:
         row = replace(row, waited=(Waited(last, Ending.LAST, known),))
     first, *others = sorted(told, key=lambda each: each.began or 0.0)
     heard = all(each.cause is Cause.OTHERS for each in others)
-    if row.cause is not Cause.OTHERS or first.cause is not Cause.UNTOLD or not heard:
+    if row.cause not in _VAGUE or first.cause is not Cause.UNTOLD or not heard:
         return row
     return replace(
         row,

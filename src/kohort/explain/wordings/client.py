@@ -5,6 +5,7 @@ In: the tables of each program. Out: `CLIENT`. Must not know: frames, brokers.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -27,15 +28,23 @@ from kohort.explain.wordings.templates import Wording, wording
 
 
 def _brief(table: tuple[tuple[Kind, str], ...]) -> Iterator[tuple[Kind, str]]:
-    """Messages of franz-go with the group as their only value: some loggers drop the others."""
+    """Messages of franz-go with an empty last value, or with the group as their only value.
+
+    A member that gets no partitions writes an empty value. Some loggers drop all but the group.
+    """
     known = {template for _, template in table}
     for kind, template in table:
+        filled, _, last = template.rpartition(": ")
+        if _NAME.fullmatch(last) and last != "<group>":
+            yield kind, f"{filled}:"
         name, found, _ = template.partition("; group: <group>, ")
         brief = f"{name}; group: <group>"
         if found and brief not in known:
             known.add(brief)
             yield kind, brief
 
+
+_NAME: Final = re.compile(r"<\w+>")
 
 _MAKERS: Final = (
     ("librdkafka", (*LIBRDKAFKA, *LIBRDKAFKA_DETAILS)),
