@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kohort.explain.causes import Cause
+from kohort.explain.causes import Cause, reason_of
 from kohort.explain.explaining import Explained, Explainer
 from kohort.explain.reading import LogReader
 
@@ -87,3 +87,12 @@ def test_the_newcomer_and_the_second_round_are_told() -> None:
     assert (first.generation, first.cause, first.member) == (4, Cause.NEW_MEMBER, NEW)
     assert not first.certain
     assert (second.generation, second.cause) == (5, Cause.SECOND_ROUND)
+
+
+def test_the_broker_tells_the_second_round_in_the_words_of_franz_go() -> None:
+    """franz-go sends only the first part of its reason."""
+    told = reason_of(
+        f"Leader {OLD} re-joining group during Stable; client reason: after revoking what we lost "
+        "from a rebal"
+    )
+    assert told.cause is Cause.SECOND_ROUND

@@ -91,8 +91,8 @@ _WORDINGS: Final[tuple[tuple[Cause, Wording], ...]] = tuple(
     (cause, wording(Kind.PREPARING, Side.BROKER, "Kafka", template)) for cause, template in _TABLE
 )
 _REJOINS: Final = frozenset({Cause.METADATA, Cause.LEADER_REJOINED, Cause.MEMBER_REJOINED})
-_SECOND_ROUND: Final = ("revoke partitions", "gave up")
-"""Parts of the reasons with which Java's and kohort's members join again after a revocation."""
+_SECOND_ROUND: Final = ("revoke partitions", "gave up", "after revoking what we lost")
+"""Parts of the reasons of Java's, kohort's and franz-go's members that join after a revocation."""
 _TOPICS_CHANGED: Final = ("metadata has changed", "partition counts changed")
 """Parts of the reasons with which Java's and kohort's leaders tell new topics or partitions."""
 _CLIENTS: Final = "; client reason: "
@@ -102,8 +102,7 @@ _CLIENTS_WORDS: Final = (
     ("roup is rebalancing, so a rejoin", Cause.OTHERS),
     ("roup is rebalancing", Cause.OTHERS),
     ("ebalance in progress", Cause.OTHERS),
-    ("after revoking what we lost", Cause.SECOND_ROUND),
-    ("need to revoke partitions", Cause.SECOND_ROUND),
+    *((words, Cause.SECOND_ROUND) for words in _SECOND_ROUND),
     ("metadata change", Cause.TOPICS_CHANGED),
     ("metadata has changed", Cause.TOPICS_CHANGED),
     ("partition counts changed", Cause.TOPICS_CHANGED),

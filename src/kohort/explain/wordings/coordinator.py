@@ -83,6 +83,8 @@ COORDINATOR: Final = (
     (Kind.HOUSEKEEPING, "Startup complete", None),
     (Kind.HOUSEKEEPING, "Shutting down", None),
     (Kind.HOUSEKEEPING, "Shutdown complete", None),
+    (Kind.HOUSEKEEPING, "Shutting down event processor", "3.7-"),
+    (Kind.HOUSEKEEPING, "Event processor closed", "3.7-"),
     (
         Kind.HOUSEKEEPING,
         "[GroupId <group>] Creating a simple consumer group via manual offset commit",
