@@ -22,7 +22,7 @@ from tests.client.columns import rows_by_arrow, values_by_arrow
 from tests.client.stage import until
 
 from kohort.client.admin import Admin
-from kohort.client.config import parse_client_settings
+from kohort.client.config import ClientSettings, parse_client_settings
 from kohort.client.consumer import Consumer
 from kohort.client.errors import AuthenticationFailed
 from kohort.client.producing import IdempotentProducer
@@ -222,6 +222,15 @@ def token_endpoint(issuer: Issuer, password: str) -> Iterator[tuple[str, list[st
         finally:
             server.shutdown()
             thread.join()
+
+
+def write(settings: ClientSettings, *topics: str, value: bytes = b"x") -> None:
+    """Write a record to partition 0 of each topic."""
+    producer = IdempotentProducer(settings)
+    for topic in topics:
+        producer.produce(topic, value=value, partition=0)
+    producer.wait()
+    producer.close()
 
 
 def lives(settings: dict[str, Any], topic: str) -> None:
