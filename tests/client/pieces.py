@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
@@ -203,3 +204,54 @@ def rebalances_are_enforced(bootstrap: str) -> None:
                 assert {c.status().generation for c in both} == {generation}
             assert [c.assignment() for c in both] == shares
             assert heard == []
+
+
+def pauses_stay(bootstrap: str) -> None:
+    """A pause lasts through two rebalances for the partitions that stay, and for no others.
+
+    A partition that left and came back is read. No record is lost or comes twice.
+    """
+    given: Counter[tuple[TopicPartition, int]] = Counter()
+    with topic(bootstrap, PARTITIONS) as name:
+        everything = frozenset(TopicPartition(name, number) for number in range(PARTITIONS))
+        feeder, same = Feeder(bootstrap, name, PARTITIONS), settings(bootstrap, f"g-{name}")
+
+        def polled(consumers: list[Consumer], holds: Callable[[], object], what: str) -> None:
+            def look() -> object:
+                for consumer in consumers:
+                    for record in consumer.consume(1_000, 0.02):
+                        place = TopicPartition(record.topic() or "", record.partition() or 0)
+                        given[place, record.offset() or 0] += 1
+                return holds()
+
+            until(look, what, 60)
+
+        def counts(partitions: frozenset[TopicPartition]) -> Counter[TopicPartition]:
+            return Counter(place for place, _ in given if place in partitions)
+
+        half = {PARTITIONS // 2}
+        feeder.once(20)
+        with Consumer(same) as first:
+            first.subscribe([name])
+            polled([first], lambda: first.assignment() == everything, "the first owns everything")
+            first.pause(everything)
+            with Consumer(same) as second:
+                both = [first, second]
+                second.subscribe([name])
+                polled(both, lambda: {len(c.assignment()) for c in both} == half, "halves")
+                stayed, moved = first.assignment(), second.assignment()
+                read = counts(stayed)
+                assert (first.paused(), second.paused()) == (stayed, frozenset())
+                feeder.once(20)
+                full = dict.fromkeys(moved, 40)
+                polled(both, lambda: counts(moved) == full, "the second reads")
+            polled([first], lambda: first.assignment() == everything, "everything came back")
+            assert first.paused() == stayed
+            feeder.once(20)
+            full = dict.fromkeys(moved, 60)
+            polled([first], lambda: counts(moved) == full, "the first reads what came back")
+            assert counts(stayed) == read
+            first.resume(stayed)
+            full = dict.fromkeys(everything, 60)
+            polled([first], lambda: counts(everything) == full, "the rest after the pause")
+    assert set(given.values()) == {1}

@@ -32,3 +32,9 @@ def test_an_enforced_rebalance_is_one_generation_and_revokes_nothing(
     kohort_broker: EmbeddedBroker,
 ) -> None:
     pieces.rebalances_are_enforced(kohort_broker.bootstrap_servers)
+
+
+def test_a_pause_lasts_through_rebalances_for_partitions_that_stay(
+    kohort_broker: EmbeddedBroker,
+) -> None:
+    pieces.pauses_stay(kohort_broker.bootstrap_servers)

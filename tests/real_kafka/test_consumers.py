@@ -26,6 +26,10 @@ def test_an_enforced_rebalance_is_one_generation_and_revokes_nothing(real_kafka:
     pieces.rebalances_are_enforced(real_kafka.bootstrap_servers)
 
 
+def test_a_pause_lasts_through_rebalances_for_partitions_that_stay(real_kafka: RealKafka) -> None:
+    pieces.pauses_stay(real_kafka.bootstrap_servers)
+
+
 def test_columns_equal_the_records_of_poll_for_each_codec(real_kafka: RealKafka) -> None:
     columns.columns_equal_records(real_kafka.bootstrap_servers)
 
