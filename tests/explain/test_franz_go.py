@@ -89,6 +89,29 @@ def test_the_newcomer_and_the_second_round_are_told() -> None:
     assert (second.generation, second.cause) == (5, Cause.SECOND_ROUND)
 
 
+def test_a_member_of_the_generation_before_is_not_new() -> None:
+    """One member asked without a reason; the others reported a rebalance of others."""
+    silent = [
+        *round_of(30_000, OLD, 3, "t[0 1]", NOTHING),
+        *round_of(36_473, OLD, 4, "t[0 1]", NOTHING),
+    ]
+    heard = [
+        *round_of(30_000, NEW, 3, "t[2]", NOTHING),
+        f"{stamp(36_480)} {BUSY}",
+        *round_of(36_481, NEW, 4, "t[2]", NOTHING),
+    ]
+    explainer = Explainer()
+    events = [
+        event
+        for name, log in (("silent.log", silent), ("heard.log", heard))
+        for n, text in enumerate(log, 1)
+        for event in LogReader(name).read(n, text)
+    ]
+    (found,) = explainer.feed_all(sorted(events, key=lambda event: event.at or 0)).finish()
+    assert found.story.rebalances[-1].generation == 4
+    assert found.story.rebalances[-1].cause is not Cause.NEW_MEMBER
+
+
 def test_the_broker_tells_the_second_round_in_the_words_of_franz_go() -> None:
     """franz-go sends only the first part of its reason."""
     told = reason_of(

@@ -252,8 +252,9 @@ class Explainer:
             {client: ahead.get(file, 0.0) for client, file in story.clients.items()}
         )
         rows = one_row_each(story.rebalances)
-        story.returns = without_rebalance(rows, story.ownership, len(story.clients))
-        story.replace(with_clients(rows, story.ownership, len(story.clients)))
+        clients = len(story.ownership.tellers)
+        story.returns = without_rebalance(rows, story.ownership, clients)
+        story.replace(with_clients(rows, story.ownership, clients))
         story.owned = story.ownership.owned or story.owned
 
     def _story(self, event: Event) -> Story | None:

@@ -10,6 +10,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import reduce
 from typing import Final
 
 from kohort.explain.amounts import Amount, Known, Stop
@@ -22,6 +23,8 @@ _SAME_S: Final = 600.0
 """Two clocks may differ by minutes; a generation number returns much later at the earliest."""
 _LATE_S: Final = 0.5
 """Joins and stops that begin so long after a complete generation are no part of its rebalance."""
+_AT_ONCE_S: Final = 0.25
+"""The coordinator answers all members at once when the leader has assigned."""
 _VAGUE: Final = frozenset({Cause.OTHERS, Cause.UNTOLD})
 _GONE: Final = frozenset({Cause.EXPIRED, Cause.LEFT, Cause.POLL_EXPIRED, Cause.GONE})
 
@@ -49,45 +52,88 @@ def one_row_each(rows: Iterable[Rebalance]) -> list[Rebalance]:
     """One row for each generation, also if a broker and several clients reported it.
 
     A coordinator's row tells the cause and the member. Clients tell when they got their partitions.
+    Clients that tell no generation share a row if they got their partitions in the same moment.
     """
-    merged: dict[tuple[int, int], Rebalance] = {}
-    singles: list[Rebalance] = []
+    merged: dict[tuple[int, int], list[Rebalance]] = {}
+    singles: list[list[Rebalance]] = []
     last: dict[int, tuple[float, int]] = {}
-    asked: dict[tuple[int, int], list[Rebalance]] = {}
     for each in sorted(rows, key=lambda r: (r.ended or 0, r.side is Side.CLIENT)):
         if each.generation is None:
-            singles.append(each)
+            if singles and _at_once(singles[-1], each):
+                singles[-1].append(each)
+            else:
+                singles.append([each])
             continue
         at, number = last.get(each.generation, (0.0, 0))
         if each.ended is not None and each.ended - at > _SAME_S:
             number += 1
         last[each.generation] = each.ended or at, number
-        key = each.generation, number
-        other = merged.get(key)
-        if other is None or not _came_back(other, each):
-            merged[key] = each if other is None else _one(other, each)
-            if each.asked is not None:
-                asked.setdefault(key, []).append(each)
-    whole = [_of_clients(row, asked.get(key, [])) for key, row in merged.items()]
-    return sorted([*whole, *singles], key=lambda r: r.ended or 0)
+        told = merged.setdefault((each.generation, number), [])
+        if not told or not _came_back(reduce(_one, told), each):
+            told.append(each)
+    seen: set[str] = set()
+    rounds = _with_singles(list(merged.values()), singles)
+    return sorted((_of_clients(told, seen) for told in rounds), key=lambda r: r.ended or 0)
 
 
-def _of_clients(row: Rebalance, told: list[Rebalance]) -> Rebalance:
-    """The row with values that several clients tell together.
+def _with_singles(
+    rounds: list[list[Rebalance]], singles: Iterable[list[Rebalance]]
+) -> list[list[Rebalance]]:
+    """Add the rows without a generation: to a generation that ended in the same moment, if any."""
+    ends = sorted((told[0].ended, n) for n, told in enumerate(rounds) if told[0].ended is not None)
+    for told in singles:
+        at = told[0].assigned
+        place = _nearest(ends, at) if ends and at is not None else -1
+        if at is not None and place >= 0 and abs((rounds[place][0].ended or 0) - at) <= _AT_ONCE_S:
+            rounds[place] += told
+        else:
+            rounds.append(told)
+    return rounds
 
-    The member that joined last; and a new member, likely, if one client asked for no reason that
-    it tells, before all others began to rejoin.
+
+def _at_once(told: list[Rebalance], each: Rebalance) -> bool:
+    """Whether another client got its partitions in the same moment: the leader had assigned."""
+    if each.assigned is None or each.side is not Side.CLIENT:
+        return False
+    first = told[0].assigned
+    return (
+        first is not None
+        and each.assigned - first <= _AT_ONCE_S
+        and all(_client(other) != _client(each) for other in told)
+    )
+
+
+def _client(row: Rebalance) -> str:
+    """The client that told a row: processes may share a client id."""
+    return row.instance or row.member or f"{row.client} in {row.place.file}"
+
+
+def _of_clients(told: list[Rebalance], seen: set[str]) -> Rebalance:
+    """The row of one generation, with values that several clients tell together.
+
+    The member that joined last; and a new member, likely, if one client gave no reason, all others
+    reported a rebalance of others, and the client was in no generation before.
+
+    Args:
+        told: the rows of a coordinator and of clients, in the order of their ends.
+        seen: the clients of the rows before; those of this row are added.
     """
-    asked = {each.instance or each.member or each.client: each.asked or 0.0 for each in told}
-    if len(asked) < 2:
+    row, clients = reduce(_one, told), [each for each in told if each.side is Side.CLIENT]
+    begun = [each for each in clients if each.cause is Cause.UNTOLD]
+    known, names = set(seen), [_client(each) for each in clients]
+    seen.update(names)
+    asked = {_client(each): each for each in clients if each.asked is not None}
+    if len(asked) > 1 and not row.waited:
+        how = Known.MEASURED if row.members == len(asked) else Known.BOUNDED
+        last = max(asked.values(), key=lambda each: each.asked or 0.0)
+        name = last.instance or last.member or last.client
+        row = replace(row, waited=(Waited(name, Ending.LAST, how),))
+    heard = sum(each.cause is Cause.OTHERS for each in clients)
+    if row.cause not in _VAGUE or len(begun) != 1 or not heard or heard + 1 != len(clients):
         return row
-    if not row.waited:
-        known = Known.MEASURED if row.members == len(asked) else Known.BOUNDED
-        last = max(asked, key=lambda name: asked[name])
-        row = replace(row, waited=(Waited(last, Ending.LAST, known),))
-    first, *others = sorted(told, key=lambda each: each.began or 0.0)
-    heard = all(each.cause is Cause.OTHERS for each in others)
-    if row.cause not in _VAGUE or first.cause is not Cause.UNTOLD or not heard:
+    (first,) = begun
+    earliest = first is min(clients, key=lambda each: each.began or 0.0)
+    if _client(first) in known or not (known or earliest):
         return row
     return replace(
         row,
@@ -133,7 +179,7 @@ def with_clients(
     Args:
         rows: in the order of their ends.
         ownership: as clients told it, to its end.
-        clients: clients that told something. If a generation has more members, the stops are
+        clients: clients that named partitions. If a generation has more members, the stops are
             bounds: a partition may have been with a client that told nothing. None: a
             coordinator told the ownership, so that the lengths of the stops are assumed.
     """
@@ -178,11 +224,11 @@ def without_rebalance(rows: list[Rebalance], ownership: Ownership, clients: int)
 
 
 def _ends(rows: list[Rebalance]) -> list[tuple[float, int]]:
-    """The ends of the rows with a generation, and the numbers of the rows."""
+    """The ends of the rows with a generation or an assignment, and the numbers of the rows."""
     return [
         (row.ended, place)
         for place, row in enumerate(rows)
-        if row.ended is not None and row.generation is not None
+        if row.ended is not None and (row.generation is not None or row.assigned is not None)
     ]
 
 

@@ -68,6 +68,8 @@ class Ownership:
     """Whether deliveries are known: then no value in ``again`` means no duplicates."""
     limit: Limit = field(default_factory=lambda: Limit(MOST_STEPS))
     """For steps."""
+    tellers: set[str] = field(default_factory=set)
+    """Clients that named their partitions: not all programs do."""
     _steps: list[_Step] = field(default_factory=list)
     """Not yet followed."""
     _noted: dict[str, float] = field(default_factory=dict)
@@ -108,6 +110,8 @@ class Ownership:
 
     def _note(self, what: str, client: str, partitions: tuple[str, ...], at: float) -> None:
         self._noted[client] = at
+        if partitions:
+            self.tellers.add(client)
         if self.limit.take():
             self._steps.append(_Step(at, what, client, partitions))
 

@@ -11,7 +11,8 @@ from typing import Final
 
 _PYTHON: Final = re.compile(r"TopicPartition\(topic='([^']*)', partition=(\d+)\)")
 _GO: Final = re.compile(r"([\w.-]+):?\[([\d ,]*)\]")
-"""franz-go writes ``topic[0 1]``, sarama ``map[topic:[0 1]]``."""
+"""franz-go writes ``topic[0 1]``, sarama ``map[topic:[0 1]]`` or ``topic/1``."""
+_SARAMA: Final = re.compile(r"([\w.-]+)/(\d+)")
 _JAVA: Final = re.compile(r"([\w.-]+)-(\d+)(?![\w.-])")
 
 
@@ -27,6 +28,8 @@ def partitions_in(text: str) -> tuple[str, ...]:
 def _found(text: str) -> tuple[str, ...]:
     if found := _PYTHON.findall(text):
         return tuple(f"{topic}-{number}" for topic, number in found)
+    if one := _SARAMA.fullmatch(text):
+        return (f"{one[1]}-{one[2]}",)
     if found := _GO.findall(text):
         pairs = ((topic, n) for topic, numbers in found for n in re.findall(r"\d+", numbers))
         return tuple(f"{topic}-{n}" for topic, n in pairs)

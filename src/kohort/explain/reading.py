@@ -23,7 +23,7 @@ from kohort.explain.wordings.python import EITHER
 
 _MAYBE: Final = (
     *("roup", "oordinator", "eartbeat", "ember", "ebalanc", "ommit", "MAXPOLL", "poll"),
-    *("ssign", "eneration", "__consumer_offsets"),
+    *("ssign", "eneration", "__consumer_offsets", " subscription"),
 )
 """A line without any of these tells nothing about a group: most lines of a broker's log. Looking
 for plain texts takes a quarter of the time of a regular expression."""

@@ -174,7 +174,9 @@ class Story:
         """The logs end."""
         self._close(None)
         for unfinished in self._client.values():
-            self._keep(unfinished)
+            # A client that gave its partitions up and asked for nothing was closed.
+            if "asked" in unfinished or not _is_vague(unfinished):
+                self._keep(unfinished)
         self._client.clear()
         rows = [Rebalance(**fields) for fields in self.finished]
         self.rebalances = deque(rows, maxlen=self.finished.maxlen)

@@ -142,6 +142,8 @@ _NAMED: Final = (
     "Pausing fetchers for <count> assigned partition(s): …",
     "Resuming fetchers for <count> assigned partition(s): …",
     "Fetching committed offsets for <count> pending partition(s) in assignment",
+    "GroupCoordinator/<node>: Group <group> OffsetFetchRequest(v<version>) for <list> partition(s)",
+    "GroupCoordinator/<node>: Fetch committed offsets for <list> partition(s)",
     "Served <count> removed partition(s), with …",
     "Starting pending assigned partition <topic> at …",
     "Querying committed offset for pending assigned partition …",

@@ -334,6 +334,10 @@ SARAMA: Final = (
         "kafka server: Request was for a consumer group that is not coordinated by this broker…",
     ),
     (Kind.COORDINATOR_LOST, "kafka server: The coordinator is not available…"),
+    # The subscriptions of a session end before a rebalance and begin after it.
+    (Kind.REVOKED, "consumer/broker/<id> closed dead subscription to <partitions>"),
+    (Kind.SYNCED, "consumer/broker/<id> accumulated <count> new subscriptions"),
+    (Kind.ADDED, "consumer/broker/<id> added subscription to <partitions>"),
     (Kind.PROGRESS, "consumergroup/session/<member>/<generation> released"),
     (Kind.PROGRESS, "consumergroup/session/<member>/<generation> heartbeat loop stopped"),
     (Kind.PROGRESS, "consumer-group/claim <topic> retrying after <delay>... (<count> attempts …"),
