@@ -1,7 +1,8 @@
 """The messages in the classes of Kafka 4.3's coordinator: all that name a group are known.
 
 The constant pool of a class file has its texts. A text with ``{}`` in a class with a logger is a
-message.
+message. Messages without a value cannot be told from texts of errors and of settings; those that a
+real Kafka wrote in the whole suite are listed.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ _IGNORED: Final = {
     "[GroupId {}] {}.": "the second value is a message of its own, such as «Assignment delayed …»",
     "Sending OffsetCommit request with {} to coordinator {}": "each commit at level debug",
 }
+_WITHOUT_VALUES: Final = ("Shutting down event processor.", "Event processor closed.")
 _LOGGER: Final = "org/slf4j/Logger"
 _SIZES: Final = {7: 3, 16: 3, 19: 3, 20: 3, 15: 4} | dict.fromkeys((3, 4, 9, 10, 11, 12, 17, 18), 5)
 """Bytes of the constants of other kinds, by tag (the Java Virtual Machine Specification, 4.4)."""
@@ -125,6 +127,11 @@ def test_each_message_of_kafkas_classes_about_groups_is_known(
         and not any(told(filled(message, values), context)[0] for values in _FILLED)
     ]
     assert unknown == []
+
+
+def test_messages_without_values_are_known_too() -> None:
+    assert {*_WITHOUT_VALUES} <= {*constants(_COORDINATOR)}
+    assert [m for m in _WITHOUT_VALUES if not told(m, "GroupCoordinator id=1")[0]] == []
 
 
 def test_an_ignored_message_is_one_of_kafkas() -> None:
