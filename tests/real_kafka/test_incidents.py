@@ -22,6 +22,8 @@ from kohort import Consumer
 from kohort.cli.explain import explain
 from kohort.client.admin import Admin
 from kohort.client.errors import Fenced
+from kohort.explain.events import Place
+from kohort.explain.reading import LogReader
 from kohort.testing.real_kafka import RealKafka
 
 pytestmark = [pytest.mark.slow, pytest.mark.real_kafka]
@@ -64,7 +66,19 @@ def explained(kafka: RealKafka, group: str, *sources: str) -> dict[str, Any]:
     arguments = [str(kafka.log()), *sources, "--group", group, "--json"]
     done = CliRunner().invoke(explain, arguments)
     (found,) = json.loads(done.stdout)["groups"]
+    assert unknown(kafka, group) == [], "a message of Kafka about the group is not known"
     return dict(found)
+
+
+def unknown(kafka: RealKafka, group: str) -> list[tuple[Place, str]]:
+    """The first lines of the node about this group in unknown words; other tests share the node."""
+    reader = LogReader("log")
+    lines = kafka.log().read_text("utf-8").splitlines()
+    for number, line in enumerate((line for line in lines if group in line), 1):
+        reader.read(number, line)
+    reader.rest()
+    assert reader.counts.understood > 0
+    return reader.counts.examples
 
 
 def until(done: Callable[[], bool], *consumers: Consumer | confluent_kafka.Consumer) -> None:
@@ -324,7 +338,7 @@ def _loads(node: RealKafka, group: str) -> int:
     return node.log().read_text("utf-8").count(f"Loaded classic group {group} ")
 
 
-def test_a_group_of_the_new_protocol_is_explained_from_the_offsets_topic(
+def test_a_group_of_the_new_protocol_is_explained_from_the_offsets_topic_and_from_the_log(
     real_kafka: RealKafka,
 ) -> None:
     address, group = real_kafka.bootstrap_servers, f"new-{uuid.uuid4().hex}"
@@ -344,3 +358,11 @@ def test_a_group_of_the_new_protocol_is_explained_from_the_offsets_topic(
     assert (joined["cause"], joined["client"]) == ("a new member joined", "two")
     assert (joined["moved"], joined["needless"], len(joined["stops"])) == (2, 0, 2)
     assert all(stop["partition"].startswith(name) for stop in joined["stops"])
+    by_log = explained(real_kafka, group)
+    assert by_log["offsets_partition"] == found["offsets_partition"]
+    epochs = {row["generation"]: row for row in by_log["rebalances"]}
+    assert epochs.keys() >= {row["generation"] for row in found["rebalances"]}
+    same = epochs[joined["generation"]]
+    assert (same["cause"], same["member"]) == (joined["cause"], joined["member"])
+    assert same["began"] == pytest.approx(joined["began"], abs=5)
+    assert by_log["events"]["new member joins"] == by_log["events"]["member left"] == 2
