@@ -16,7 +16,9 @@ from tests.explain.test_stories import done, explain, joins, leaves, line, membe
 from tests.explain.test_waits import history
 from tests.tidy.trees import ROOT
 
-from kohort.explain.explaining import Explained
+from kohort.explain.events import Place
+from kohort.explain.explaining import Explained, Explainer
+from kohort.explain.leader_epochs import LeaderEpochs
 from kohort.model import facts as f
 from kohort.model import member_facts as m
 from kohort.model.errors import ErrorCode
@@ -348,12 +350,26 @@ TOPIC: Final[dict[str, list[Generation]]] = {
     "deploy without static ids": deployment(),
 }
 
+
+def new_leader() -> Explained:
+    """The leader of the partition with group ``g`` changed between two records."""
+    epochs, explainer = LeaderEpochs(), Explainer()
+    for offset in range(2):
+        place = Place("__consumer_offsets-7", offset)
+        explainer.feed_all(epochs.note(7, offset, 100.0 + offset, place, ["g"]))
+    (found,) = explainer.finish()
+    return found
+
+
 # -- the table ------------------------------------------------------------------------------------
 
 SOURCES: Final[dict[str, dict[str, Callable[[], Explained]]]] = {
     "broker's log": {name: partial(explain, told) for name, told in BROKERS.items()},
     "clients' logs": {name: partial(explain, told) for name, told in CLIENTS.items()},
-    "offsets topic": {name: partial(explained, *told) for name, told in TOPIC.items()},
+    "offsets topic": {
+        **{name: partial(explained, *told) for name, told in TOPIC.items()},
+        "coordinator moved": new_leader,
+    },
     "history": {name: partial(history, *told) for name, told in HISTORIES.items()},
     "consumer's history": {name: partial(history, *told) for name, told in CONSUMERS.items()},
 }

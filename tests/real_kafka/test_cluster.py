@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
@@ -20,6 +23,12 @@ from tests.conformance.wire import ALL
 from tests.real_kafka.at_nodes import told_by_nodes
 
 from kohort.broker.embedded import EmbeddedBroker
+from kohort.cli.explain import explain
+from kohort.client.admin import Admin
+from kohort.coordinator.partitions import partition_for
+from kohort.model.errors import ErrorCode
+from kohort.model.ids import TopicPartition
+from kohort.model.positions import Position
 from kohort.testing.real_kafka import RealKafka
 
 pytestmark = [pytest.mark.slow, pytest.mark.real_kafka]
@@ -63,10 +72,18 @@ def test_three_nodes_outlive_one_and_answer_as_kohorts_three_do(
         _play_scenarios_of_nodes(cluster.bootstrap_servers.partition(",")[0])
         _compare_nodes(cluster.bootstrap_servers, kohort_broker_factory(nodes=3).bootstrap_servers)
         _produce(cluster.bootstrap_servers, "lz4")
+        group = _group_at(admin, 2)
+        _commit(cluster.bootstrap_servers, group, 1)
         assert list(tmp_path.glob("liblz4-java-*")), "a killed node leaves files only here"
         cluster.kill(2)
         _wait_until(lambda: _leaders(admin) <= {1, 3}, "a new leader for every partition")
         _produce(cluster.bootstrap_servers)
+        _commit(cluster.bootstrap_servers, group, 2)
+        found = _explained(cluster.bootstrap_servers, group)
+        assert [(each["name"], each["known"]) for each in found] == [
+            ("coordinator moved", "bounded")
+        ]
+        assert "the coordinator moved or was restarted" in found[0]["says"]
 
         cluster.restart(2)
         _wait_until(lambda: set(admin.list_topics(timeout=10).brokers) == {1, 2, 3}, "node 2")
@@ -108,6 +125,35 @@ def _compare_nodes(kafka: str, kohort: str) -> None:
     differing = {what: (theirs.get(what), ours.get(what)) for what in theirs.keys() | ours.keys()}
     assert {what: both for what, both in differing.items() if both[0] != both[1]} == {}
     assert len(theirs) > 80
+
+
+def _group_at(admin: AdminClient, node: int) -> str:
+    """The name of a group with its coordinator at a node."""
+    topic = "__consumer_offsets"
+
+    def led() -> list[int]:
+        partitions = admin.list_topics(topic, timeout=10).topics[topic].partitions
+        return [number for number, told in partitions.items() if told.leader == node]
+
+    _wait_until(lambda: bool(led()), f"a partition of {topic} at node {node}")
+    count = len(admin.list_topics(topic, timeout=10).topics[topic].partitions)
+    names = (f"moved-{number}" for number in range(1_000))
+    return next(name for name in names if partition_for(name, count) in led())
+
+
+def _commit(bootstrap: str, group: str, offset: int) -> None:
+    """Write an offset of a group without members, at its coordinator of that moment."""
+    with Admin({"bootstrap.servers": bootstrap, "default.api.timeout.ms": 60_000}) as admin:
+        answer = admin.alter_offsets(group, {TopicPartition("t", 0): Position(offset=offset)})
+    assert set(answer.values()) == {ErrorCode.NONE}
+
+
+def _explained(bootstrap: str, group: str) -> list[dict[str, Any]]:
+    """The patterns of a group, from the offsets topic alone."""
+    arguments = ["--bootstrap", bootstrap, "--group", group, "--json"]
+    done = CliRunner().invoke(explain, arguments)
+    (found,) = json.loads(done.stdout)["groups"]
+    return list(found["findings"])
 
 
 def _kohort(*arguments: str) -> subprocess.CompletedProcess[str]:

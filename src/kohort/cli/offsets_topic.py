@@ -9,12 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 
+# list_topics imports this module in C, and loses a signal's exception that comes meanwhile: a
+# program that got SIGTERM then ended with status 1 and ImportError.
+import confluent_kafka.admin  # noqa: F401
+
 from kohort import Consumer
 from kohort.cli.offsets_records import TOPIC, told_by
 from kohort.client.admin import Admin
 from kohort.client.records import Record
 from kohort.coordinator.partitions import partition_for
 from kohort.explain.events import Place
+from kohort.explain.leader_epochs import LeaderEpochs
 from kohort.explain.told import Reader, Told
 from kohort.model.errors import ConfigError, ProtocolError
 from kohort.model.ids import TopicPartition
@@ -45,7 +50,7 @@ def read_offsets(
     """
     places, names = _places(settings, groups)
     reader.name_topics(names)
-    unread = 0
+    unread, epochs = 0, LeaderEpochs()
     with Consumer({**settings, "auto.offset.reset": "earliest"}) as consumer:
         ends = _begin(consumer, places)
         total, done = sum(ends.values()) - sum(consumer.position(p) for p in places), 0
@@ -53,7 +58,7 @@ def read_offsets(
             records = consumer.consume(_AT_ONCE, _WAIT_S)
             done += len(records)
             progress(done, total)
-            unread += sum(not _feed(record, groups, reader.feed) for record in records)
+            unread += sum(not _feed(record, groups, reader.feed, epochs) for record in records)
     return f"{unread:,} records of {TOPIC} are in an unknown form" if unread else ""
 
 
@@ -112,20 +117,30 @@ def _begin(reader: Consumer, places: list[TopicPartition]) -> dict[TopicPartitio
     return ends
 
 
-def _feed(record: Record, groups: Collection[str], feed: Callable[[Told], None]) -> bool:
-    """Hand a record on; False if the record cannot be read."""
-    home = record.partition() or 0
+def _feed(
+    record: Record,
+    groups: Collection[str],
+    feed: Callable[[Told], None],
+    epochs: LeaderEpochs | None = None,
+) -> bool:
+    """Hand a record on; False if the record cannot be read.
+
+    Args:
+        record: of the topic.
+        groups: only records of these groups; all if empty.
+        feed: gets what the record tells.
+        epochs: also tell the changes of leaders, as far as records show them.
+    """
+    home, at = record.partition() or 0, record.timestamp()[1] / 1_000
+    place = Place(f"{TOPIC}-{home}", record.offset() or 0)
     try:
-        found = told_by(
-            record.key(),
-            record.value(),
-            at=record.timestamp()[1] / 1_000,
-            place=Place(f"{TOPIC}-{home}", record.offset() or 0),
-            home=home,
-            groups=groups,
-        )
+        found = told_by(record.key(), record.value(), at=at, place=place, home=home, groups=groups)
     except ProtocolError:
         return False
+    if epochs is not None:
+        named = (told.group for told in found)
+        for moved in epochs.note(home, record.leader_epoch(), at, place, named):
+            feed(moved)
     for told in found:
         feed(told)
     return True

@@ -14,6 +14,7 @@ from kohort.explain.amounts import Known
 from kohort.explain.causes import Cause
 from kohort.explain.events import Event, Kind, Side
 from kohort.explain.findings import Finding, events_of, often, places_of, span_text
+from kohort.explain.leader_epochs import SINCE
 from kohort.explain.stories import Story
 
 _TOO_LARGE: Final = (
@@ -44,7 +45,9 @@ def coordinator(story: Story) -> Iterator[Finding]:
     """The coordinator moved, or a client lost it."""
     moved = events_of(story, Kind.LOADED, Kind.UNLOADED, Kind.COORDINATOR_MOVED)
     lost = events_of(story, Kind.COORDINATOR_LOST)
-    if moved:
+    if moved and all(SINCE in event.details for event in moved):
+        yield _by_epochs(story, moved)
+    elif moved:
         yield Finding(
             name="coordinator moved",
             says="The group was loaded or unloaded by a broker: its coordinator moved or was "
@@ -74,6 +77,23 @@ def coordinator(story: Story) -> Iterator[Finding]:
             "unreachable from this client (advertised.listeners).",
             evidence=places_of(lost),
         )
+
+
+def _by_epochs(story: Story, moved: list[Event]) -> Finding:
+    """The records of the offsets topic tell the leader epochs of its partition, no more."""
+    first, count = moved[0], story.counts[Kind.COORDINATOR_MOVED]
+    before, epoch, since = (first.details[name] for name in ("before", "epoch", SINCE))
+    bound = f" The change came within {span_text((first.at or 0.0) - float(since))}."
+    more = f" In all, the epoch rose {often(count)}." if count > 1 else ""
+    return Finding(
+        name="coordinator moved",
+        says=f"The leader epoch of the group's partition of the offsets topic rose from {before} "
+        f"to {epoch} between two records: the coordinator moved or was restarted.{bound}{more}",
+        advice="This is normal when brokers restart. A member is removed if its session ends "
+        "meanwhile.",
+        known=Known.BOUNDED,
+        evidence=places_of(moved),
+    )
 
 
 def _found_elsewhere(story: Story) -> tuple[Event, Event] | None:
