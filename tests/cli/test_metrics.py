@@ -18,6 +18,7 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.cog.plugins import register_default_plugins
 from grafana_foundation_sdk.models.dashboard import Dashboard
 from prometheus_client import CollectorRegistry, generate_latest
+from tests.checkers import CHECKERS
 from tests.client.stage import until
 
 from kohort.broker.embedded import EmbeddedBroker
@@ -167,7 +168,7 @@ def _kept(written: Any, read: Any) -> Any:
 
 def _promtool(*words: str, typed: str | None = None) -> subprocess.CompletedProcess[str] | None:
     """The outcome of Prometheus' own checker; None if it is not installed."""
-    program = shutil.which("promtool")
+    program = shutil.which("promtool") or shutil.which("promtool", path=str(CHECKERS))
     if program is None:
         return None
     return subprocess.run(
