@@ -127,6 +127,7 @@ def test_many_pipelined_requests_are_all_answered_in_order(
     assert offsets == list(range(500))
 
 
+@pytest.mark.slow
 def test_a_client_that_does_not_read_is_not_served_on(
     kohort_broker: EmbeddedBroker, connect: Connect, fetch_request: MakeFetch, values_of: ValuesOf
 ) -> None:

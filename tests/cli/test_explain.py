@@ -197,6 +197,7 @@ def record(generation: int, *members: str) -> str:
     return json.dumps(whole, separators=(",", ":"))
 
 
+@pytest.mark.slow
 def test_a_process_of_its_own_reads_large_logs_with_the_same_result(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -25,6 +25,7 @@ def explained(*files: Path) -> list[dict[str, Any]]:
     return groups
 
 
+@pytest.mark.slow
 def test_stops_moves_and_duplicates_of_a_history_are_those_that_the_lab_measured(
     tmp_path: Path,
 ) -> None:

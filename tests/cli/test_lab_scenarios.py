@@ -90,6 +90,7 @@ def test_run_ends_with_status_1_if_a_promise_is_broken(monkeypatch: pytest.Monke
     assert CliRunner().invoke(cli, [*words, "--no-check"]).exit_code == 0
 
 
+@pytest.mark.slow
 def test_run_prints_the_same_bytes_for_the_same_seed_only() -> None:
     words = ("run", "restart", "--json", *SMALL)
     one, same, other = (invoke(*words, "--seed", seed).stdout for seed in ("4", "4", "5"))
@@ -123,6 +124,7 @@ def test_table_prints_text_markdown_and_json(
     assert [cell["policy"] for cell in cells] == list(COMPARED_POLICIES)
 
 
+@pytest.mark.slow
 def test_table_draws_a_picture_for_each_cell(tmp_path: Path) -> None:
     words = ("table", "--scenario", "scale-up", "--policy", "range", "--seeds", "1")
     invoke(*words, "--processes", "1", "--svg-dir", str(tmp_path / "new"), *SMALL)

@@ -49,6 +49,7 @@ def broken(plan: Plan, **_more: object) -> Report:
     )
 
 
+@pytest.mark.slow
 def test_a_failure_prints_seed_commit_story_and_the_command_that_replays_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -65,6 +66,7 @@ def test_a_failure_prints_seed_commit_story_and_the_command_that_replays_it(
     assert len(list(tmp_path.glob("*.history.jsonl"))) == 1
 
 
+@pytest.mark.slow
 def test_a_plan_is_replayed_from_its_file(tmp_path: Path) -> None:
     path = tmp_path / "p.json"
     path.write_text(json.dumps(draw(3).to_json()))
@@ -89,6 +91,7 @@ def test_other_files_than_plans_are_refused(tmp_path: Path, content: str, says: 
         ran("replay", str(path), fails=True)
 
 
+@pytest.mark.slow
 def test_exhaust_runs_all_placements_in_a_small_world() -> None:
     result = ran("exhaust", "reset", "--last-ms", "6", "--depth", "1")
     assert result.exit_code == 0, result.output

@@ -87,6 +87,7 @@ def test_partitions_that_stay_are_not_interrupted_when_others_are_added_and_remo
     assert offsets(taken, 0) == list(range(RECORDS))
 
 
+@pytest.mark.slow
 def test_no_record_of_a_removed_partition_is_returned(fetcher: RecordFetcher) -> None:
     fetcher.add({TP0: Position(0), TP1: Position(0)})
     for start in range(100, 160):

@@ -304,6 +304,7 @@ def test_random_seeks_and_pauses_leave_no_gap_and_no_repetition(broker: Embedded
             assert {each: consumer.position(each) for each in expected} == expected
 
 
+@pytest.mark.slow
 def test_the_compiled_decoder_is_loaded_by_a_thread_after_many_rows(
     broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -341,6 +342,7 @@ def test_poll_inside_a_listener_is_refused(broker: EmbeddedBroker) -> None:
     assert "a listener calls" in heard[0]
 
 
+@pytest.mark.slow
 def test_without_pyarrow_everything_else_works_and_the_error_says_what_to_install() -> None:
     program = """
 import sys

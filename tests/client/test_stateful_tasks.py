@@ -38,6 +38,7 @@ def words(kohort_broker: EmbeddedBroker, tmp_path: Path) -> Iterator[Words]:
         yield Words(kohort_broker.bootstrap_servers, stack, tmp_path)
 
 
+@pytest.mark.slow
 def test_every_word_counts_once_while_processes_come_and_go(words: Words) -> None:
     every_word_counts_once_while_processes_come_and_go(words)
 

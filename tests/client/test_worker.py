@@ -231,6 +231,7 @@ def test_all_work_that_stops_hears_so_before_the_first_stop(crew: Crew) -> None:
     assert heard == sorted(crew.configuration.work(), reverse=True), "tasks before their connector"
 
 
+@pytest.mark.slow
 def test_a_group_changes_its_protocol_by_two_rolling_restarts(crew: Crew) -> None:
     both = ("compatible", "default")
     for _ in range(3):

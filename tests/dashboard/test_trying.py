@@ -65,6 +65,7 @@ def test_other_requests_are_refused_with_the_wrong_value(values: object, told: s
         Wanted.of(values)
 
 
+@pytest.mark.slow
 def test_a_comparison_tells_its_progress_and_then_the_costs_side_by_side() -> None:
     trying = Trying(lambda group: replace(GROUP, group=group))
     assert state(trying) == {"state": "none"}

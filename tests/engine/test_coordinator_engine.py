@@ -228,6 +228,7 @@ def test_a_refused_write_is_reported_to_the_client() -> None:
     assert error == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
+@pytest.mark.slow
 def test_an_assignment_above_the_group_limit_is_stored_and_sent() -> None:
     """``kohort.max.group.bytes`` limits joins only: a larger assignment is not refused."""
     bench = Bench()

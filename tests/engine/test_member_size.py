@@ -7,9 +7,12 @@ import tracemalloc
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
+import pytest
 from tests.engine.coordinator_bench import Bench, Client
 
 from kohort.wire.messages.k11_join_group import JoinGroupRequestProtocol
+
+pytestmark = pytest.mark.slow
 
 MEMBERS = 30
 LARGEST = 1_600

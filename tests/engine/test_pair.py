@@ -184,6 +184,7 @@ def test_connections_break_in_the_middle_of_a_rebalance() -> None:
     assert loads(*members, d) == [3, 3, 3, 3]
 
 
+@pytest.mark.slow
 def test_the_leader_notices_new_partitions() -> None:
     world = World()
     members = three(world)

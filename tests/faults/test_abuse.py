@@ -257,6 +257,7 @@ def test_a27_one_correlation_id_for_everything(broker: EmbeddedBroker, connect: 
     assert len(sizes) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("codec", [c for c in CompressionType if c is not CompressionType.NONE])
 def test_a28_bombs_and_lying_lengths_are_refused_where_records_are_looked_into(
     broker: EmbeddedBroker, connect: Connect, codec: CompressionType

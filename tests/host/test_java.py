@@ -112,6 +112,7 @@ def test_a_package_without_programs_has_no_spark_home(tmp_path: Path) -> None:
     assert spark_home(tmp_path, tmp_path / "cache") is None
 
 
+@pytest.mark.slow
 def test_java_takes_classes_from_an_archive_and_ignores_a_damaged_one(tmp_path: Path) -> None:
     archive = tmp_path / "classes.jsa"
 

@@ -38,6 +38,7 @@ def test_a_walk_chooses_nothing_outside_its_window_and_says_when_it_is_cut_short
     assert not walk.next()
 
 
+@pytest.mark.slow
 def test_members_that_start_together_race() -> None:
     plan = small_plan(members=3, strategy="range")
     busy = busy_milliseconds(plan, 0, 100)

@@ -399,6 +399,7 @@ def _a_slow_network_that_heals(
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("request_timeout_ms", "commit_ms"),
     [(3_000, 1_000), (10_000, None)],

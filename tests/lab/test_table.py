@@ -138,6 +138,7 @@ def test_json_survives_being_written() -> None:
     assert len(values["cells"][0]["runs"]) == 2
 
 
+@pytest.mark.slow
 def test_a_new_policy_takes_part_by_being_registered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kohort.lab.compared_policies.COMPARED_POLICIES", dict(COMPARED_POLICIES))
     mine = ComparedPolicy(name="mine", title="Mine", adapt=compared_policy("sticky").adapt)

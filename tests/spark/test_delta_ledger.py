@@ -214,6 +214,7 @@ def test_two_acquisitions_at_once_get_different_epochs(
     assert one.all_positions()[A].member == "one"
 
 
+@pytest.mark.slow
 def test_applications_and_a_compaction_that_commit_at_once_disturb_nothing(tmp_path: Path) -> None:
     count = 8
 

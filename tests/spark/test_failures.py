@@ -190,6 +190,7 @@ def test_threads_that_notice_the_end_of_java_print_nothing(
     assert not logging.getLogger("py4j").propagate
 
 
+@pytest.mark.slow
 def test_a_stop_before_spark_has_started_starts_nothing(tmp_path: Path) -> None:
     """SIGTERM in the first seconds; before, it printed a stack trace, or started Spark first."""
     program = f"""

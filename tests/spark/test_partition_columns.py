@@ -188,6 +188,7 @@ def test_rows_in_memory_are_bounded_over_all_values(
         assert offsets == sorted(offsets)
 
 
+@pytest.mark.slow
 def test_a_delta_table_with_partition_columns_is_read_compacted_and_rewound(tmp_path: Path) -> None:
     for begin, share in ((0, False), (30, True), (60, False)):
         land(tmp_path, "delta", begin, begin + 30, share=share)
