@@ -17,9 +17,9 @@ CLASSES := $(VENV)/spark-classes.jsa
 CANDIDATES := $(if $(PYTHON),$(PYTHON),python3 python3.13 python3.12 python3.11 python)
 
 # Compiled tests are kept even where the shell says not to: else each process compiles all it imports.
-test check long: export PYTHONDONTWRITEBYTECODE :=
+test check fast-checks fast-tests long: export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup run test long check fuzz bench format docs clean
+.PHONY: help setup run test long check fast-checks fast-tests fuzz bench format docs clean
 help:
 	@sed -n 's/^#   //p' Makefile
 
@@ -55,11 +55,18 @@ test: $(STAMP) $(CLASSES)
 $(CLASSES): $(STAMP)
 	@$(PY) -m tests.class_archive $@ >/dev/null 2>&1 || echo 'no archive of Spark classes: the tests run without it' >&2
 
+# Both at a time, since the fast tests wait for a third of their time. Beside them mypy has one process: its workers give
+# up if they are not served within seconds.
 check: $(STAMP)
+	@$(MAKE) --no-print-directory -j 2 fast-checks fast-tests
+
+fast-checks:
 	@$(PY) -m ruff format --check
 	@$(PY) -m ruff check
-	@$(PY) -m mypy -n 2
+	@$(PY) -m mypy
 	@$(VENV)/bin/lint-imports
+
+fast-tests:
 	@HYPOTHESIS_PROFILE=$(or $(HYPOTHESIS_PROFILE),quick) $(PY) -m pytest -q -n 4 --dist loadfile -m 'not slow and not long' $(ARGS)
 
 long: $(STAMP)
