@@ -152,13 +152,13 @@ class Ledger:
 
 
 def wait_for(condition: Callable[[], bool], what: str, processes: list[subprocess.Popen[str]],
-             timeout_s: float = 2 * PATIENCE_S) -> None:  # fmt: skip
+             timeout_s: float = 2 * PATIENCE_S, step_s: float = 0.1) -> None:  # fmt: skip
     give_up = time.monotonic() + timeout_s
     while not condition():
         for process in processes:
             assert process.poll() is None, f"an application ended with {process.returncode}"
         assert time.monotonic() < give_up, f"waited {timeout_s:g} s for {what}"
-        time.sleep(0.01)
+        time.sleep(step_s)  # most conditions read the ledger
 
 
 def kill_tree(process: subprocess.Popen[str]) -> None:
@@ -231,7 +231,7 @@ def test_sigterm_in_a_batch_to_one_process_or_to_all_ends_with_one_line(
     one, every = start(source, "one", "--drain", "200"), start(source, "every")
     wait_for(lambda: ledger.owners() == {"one", "every"}, "two owners", [one, every])
     for name, process in (("one", one), ("every", every)):
-        wait_for(partial(ledger.batch_under_way, name), "a batch", [process])
+        wait_for(partial(ledger.batch_under_way, name), "a batch", [process], step_s=0.01)
         if process is one:
             stop(process, source, how="drained")
         else:

@@ -163,6 +163,7 @@ class Chaos:
         self.points = points
         self.kafka = kafka
         self.fed = threading.Event()
+        self._counted: tuple[list[str], int] = ([], 0)
         self.applications = [
             Application(spark, source, table, name, Random(f"{seed} {name}")) for name in ("a", "b")
         ]
@@ -205,7 +206,11 @@ class Chaos:
         return drawn
 
     def all_landed(self) -> bool:
-        return len(rows_of(self.table)) >= len(self.everything())
+        """Whether the table has as many rows as records were fed; reads it after new commits."""
+        log = sorted(path.name for path in (self.table / "_delta_log").glob("*.json"))
+        if log != self._counted[0]:
+            self._counted = (log, len(rows_of(self.table)))
+        return self._counted[1] >= len(self.everything())
 
     def foreign_member(self) -> None:
         """A consumer of another program gets partitions, commits their ends, and leaves."""
@@ -301,7 +306,7 @@ def hit(chaos: Chaos, seed: int) -> None:
             faults.append(chaos.fault())
             LOG.warning("seed %d: %s", seed, faults[-1])
         expected = chaos.everything()
-        chaos.wait(lambda: len(rows_of(chaos.table)) >= len(expected), "all rows")
+        chaos.wait(chaos.all_landed, "all rows")
         assert rows_of(chaos.table) == expected, (seed, faults, chaos.told)
     finally:
         for application in chaos.applications:
