@@ -50,9 +50,9 @@ from kohort.spark.session import (
     java_status,
     make_session,
     stop_planners,
+    stop_processes,
     stop_session,
     stop_sources,
-    stop_workers,
 )
 from kohort.spark.source import KohortDataSource, schema_of
 from kohort.spark.state.copies import COPIES
@@ -69,7 +69,7 @@ SPARK_WAITS_S: Final = 10
 DELTA_COMMIT_INTERVAL_S: Final = 5.0
 """Each commit is a file in the log of the Delta table, which every reader of the table reads."""
 
-_HEARTBEAT_MS: Final = "1000"
+_HEARTBEAT_MS: Final = "500"
 """A member learns of a rebalance with a heartbeat. At Kafka's 3 s that was most of a hand-over."""
 _LOOK_S: Final = 0.2
 _FROM_SPARK: Final = (PySparkException, Py4JError, OSError)
@@ -248,7 +248,7 @@ class Application:
         except _FROM_SPARK as error:
             raise explained(error, java_status()) from error
         started()
-        before_stop = stop_workers if self.own_session else _nothing
+        before_stop = stop_processes if self.own_session else _nothing
         try:
             note = partial(self._note, sink)
             _watch(query, note, self.stop, self.draining, before_stop, checkpoint=self.checkpoint)

@@ -200,10 +200,21 @@ def stop_planners() -> None:
                 process.terminate()
 
 
-def stop_sources() -> None:
-    """End the sources' processes of this process's own session, after its query has failed.
+def stop_processes() -> None:
+    """End the Python processes of this process's own session, before its query is stopped.
 
-    A process that starts too late would find no socket of Spark, and print a stack trace.
+    The source is the first: it leaves the group, which need not wait until Spark has stopped the
+    query. The batch under way is dropped or fenced.
+    """
+    stop_sources()
+    stop_workers()
+
+
+def stop_sources() -> None:
+    """End the sources' processes of this process's own session.
+
+    After a failure of its query, a process that starts too late would find no socket of Spark, and
+    print a stack trace.
     """
     for process in _children(_SOURCE):
         with contextlib.suppress(psutil.NoSuchProcess):
