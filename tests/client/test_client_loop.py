@@ -120,7 +120,7 @@ def test_an_address_without_an_answer_delays_the_next_one_by_a_quarter_of_a_seco
     with Admin(bootstrap_servers="two.test:1") as admin:
         started = time.monotonic()
         assert admin.describe_cluster().brokers
-        assert 0.25 <= time.monotonic() - started < 5, "the connection timeout is 10 s"
+        assert 0.25 <= time.monotonic() - started < 9, "the connection timeout is 10 s"
 
 
 def test_a_name_that_is_not_known_is_named_in_the_error(

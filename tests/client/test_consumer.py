@@ -254,7 +254,7 @@ def test_without_a_broker_polls_are_empty_and_closing_is_bounded() -> None:
         consumer.committed([TP0], timeout=0.2)
     start = time.monotonic()
     consumer.close(timeout=2.0)
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 15
 
 
 def test_a_consumer_needs_a_broker_and_a_subscription_needs_a_group() -> None:

@@ -120,4 +120,4 @@ def test_a_question_without_a_broker_ends(broker: EmbeddedBroker) -> None:
         began = time.monotonic()
         with pytest.raises(BrokerUnreachable, match=r"127\.0\.0\.1:1"):
             consumer.end_offsets([TP0])
-        assert time.monotonic() - began < 10
+        assert time.monotonic() - began < 30

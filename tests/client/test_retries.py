@@ -130,7 +130,7 @@ def test_retries_with_asyncio(broker: EmbeddedBroker) -> None:
             again = await consumer.poll(20)
             assert again is not None
             assert (again.partition(), again.offset()) == (record.partition(), record.offset())
-            assert 0.1 <= time.monotonic() - begun < 5
+            assert 0.1 <= time.monotonic() - begun < 20
 
     asyncio.run(piece())
 
