@@ -3,12 +3,15 @@
 In: `Explained` values. Out: a value for JSON, in Chrome's trace format. Must not know: files.
 
 A group is a process of the trace. Its first row has the rebalances, each further row a partition
-with its owners one after another: a gap is a time in which nobody owned the partition.
+with its owners one after another: a gap is a time in which nobody owned the partition. Arrows lead
+from a rebalance to the new owners of the partitions that it stopped.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
+from itertools import count
 from typing import Any, Final
 
 from kohort.explain.explaining import Explained
@@ -18,6 +21,10 @@ from kohort.explain.rebalances import Rebalance
 _MICROS: Final = 1_000_000
 _REBALANCES: Final = 1
 _FIRST_PARTITION: Final = 2
+_MOST_ARROWS: Final = 10_000_000
+"""More than a group can have: 2,000 rebalances."""
+_NEAR: Final = 5 * _MICROS
+"""Two sources may tell the end of a stop and the new owner at slightly different times."""
 
 
 def trace(explained: Iterable[Explained]) -> dict[str, Any]:
@@ -43,12 +50,42 @@ def _group(each: Explained, process: int) -> Iterator[dict[str, Any]]:
         counted = {"ph": "C", "pid": process, "name": "lag", "ts": round(at * _MICROS)}
         yield {**counted, "args": {"records": lag}}
     ends: dict[str, float] = {}
+    begins: dict[str, list[int]] = {}
     for owned in sorted(story.owned, key=lambda o: (o.partition, o.begin)):
         # Slices of one row must not overlap: two sources may report one ownership.
         begin = max(owned.begin, ends.get(owned.partition, owned.begin))
         ends[owned.partition] = max(begin, owned.end)
         if owned.end > begin:
-            yield _owned(owned, begin, process, rows[owned.partition])
+            slice_ = _owned(owned, begin, process, rows[owned.partition])
+            begins.setdefault(owned.partition, []).append(slice_["ts"])
+            yield slice_
+    numbers = count(process * _MOST_ARROWS)
+    for rebalance in story.rebalances:
+        for stop in rebalance.stops if rebalance.ended is not None else ():
+            arrived = _nearest(begins.get(stop.partition, []), round(stop.end * _MICROS))
+            if arrived is not None:
+                yield from _arrow(rebalance, process, rows[stop.partition], arrived, next(numbers))
+
+
+def _nearest(begins: list[int], at: int) -> int | None:
+    """The begin of an ownership next to the end of a stop; None if no begin is near."""
+    place = bisect_left(begins, at)
+    around = begins[max(0, place - 1) : place + 1]
+    found = min(around, key=lambda begin: abs(begin - at), default=None)
+    return found if found is not None and abs(found - at) <= _NEAR else None
+
+
+def _arrow(
+    rebalance: Rebalance, process: int, row: int, arrived: int, number: int
+) -> Iterator[dict[str, Any]]:
+    """Both ends of an arrow; each stands in the slice that begins at its time."""
+    begun = _rebalance(rebalance, process)["ts"]
+    if begun > arrived:
+        return
+    who = rebalance.instance or rebalance.member or rebalance.cause.value
+    arrow = {"pid": process, "cat": "moved", "name": f"moved by {who}", "id": number}
+    yield {**arrow, "ph": "s", "tid": _REBALANCES, "ts": begun}
+    yield {**arrow, "ph": "f", "bp": "e", "tid": row, "ts": arrived}
 
 
 def _rebalance(rebalance: Rebalance, process: int) -> dict[str, Any]:
