@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import gzip
+import io
 import json
 import logging
 import re
@@ -19,12 +20,13 @@ from typing import Any
 import confluent_kafka
 import pytest
 from click.testing import CliRunner, Result
+from rich.console import Console
 from tests.client.stage import QUICK, topic
 from tests.explain.test_stories import done, joins, leaves, member, preparing
 
 from kohort import Consumer
 from kohort.broker.embedded import EmbeddedBroker
-from kohort.cli import explain_process
+from kohort.cli import evidence, explain_process
 from kohort.cli.broker import LOGGERS
 from kohort.cli.explain import explain
 from kohort.cli.explain_files import LONGEST_LINE
@@ -230,6 +232,24 @@ def test_the_command_alone_runs_without_the_garbage_collector(
     run(write(tmp_path / "broker.log", *STORY))
     Explainer().feed_all([])
     assert seen == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("total", "terminal", "told"),
+    [(40_000_000, True, True), (40_000_000, False, False), (9_000_000, True, False)],
+)
+def test_a_bar_on_a_terminal_tells_how_much_of_a_large_log_was_read(
+    monkeypatch: pytest.MonkeyPatch, *, total: int, terminal: bool, told: bool
+) -> None:
+    shown = io.StringIO()
+    console = Console(file=shown, force_terminal=terminal, width=100)
+    monkeypatch.setattr(evidence, "Console", lambda *, stderr: console)
+    monkeypatch.setattr(evidence, "_STEP_S", -1.0)
+    with ExitStack() as stack:
+        advance = evidence._progress(total, lambda: 30_000_000, stack)
+        advance()
+    assert ("reading" in shown.getvalue()) is told
+    assert ("30.0/40.0 MB" in shown.getvalue()) is told
 
 
 def test_a_process_that_ends_before_it_has_read_all_is_told(
