@@ -295,3 +295,21 @@ def test_the_file_of_a_logger_tells_aiokafka_from_the_other_clients() -> None:
         )
     )
     assert found.makers == "aiokafka"
+
+
+def test_a_consumer_that_repeats_a_line_repeats_its_event_with_another_place_and_time() -> None:
+    """The reader keeps events by their text; a line without a group of its own is not kept."""
+    context = "[Consumer clientId=c-{}, groupId={}] "
+    where = "(org.apache.kafka.clients.consumer.internals.ConsumerCoordinator)"
+    said = ("(Re-)joining group", "Revoke previously assigned partitions t-1")
+    lines = [
+        f"[2026-03-01 10:00:0{number % 10},500] INFO {context.format(number % 2, group)}{text} {where}"
+        for group in ("g", "h", "null", "g")
+        for number in range(4)
+        for text in said
+    ]
+    one_by_one, at_once = LogReader("log"), LogReader("log")
+    expected = [e for n, line in enumerate(lines, 1) for e in one_by_one.read(n, line)]
+    assert at_once.read_lines(1, lines) == expected
+    assert {e.group for e in expected} == {"g", "h"}
+    assert at_once.counts == one_by_one.counts

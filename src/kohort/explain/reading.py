@@ -15,6 +15,7 @@ from typing import Final
 
 from kohort.explain.events import Event, Kind, Place, Side
 from kohort.explain.frames import Framed, framed, kafkas, same_source_time
+from kohort.explain.line_values import in_context, plain, reason_in
 from kohort.explain.tables import TableReader
 from kohort.explain.wordings.broker import versions_of
 from kohort.explain.wordings.matching import Found, understood
@@ -40,13 +41,6 @@ _BLANK: Final = tuple("GT \t>|")
 _HEAD: Final = re.compile(r"(?:[AP]M|\d) (?:org\.apache\.)?kafka\.[\w.$]+(?: [\w$<>]+)?$")
 """The line in front of a message that Java's own logger writes: a time, a class and a method."""
 _PARTITION: Final = re.compile(r"\[GroupCoordinator id=\d+ topic=\S+ partition=(\d+)\]")
-_CONTEXT: Final = re.compile(
-    r"\[(?:Consumer|Worker|Producer|Streams) (?:instanceId=([^,\]]*), )?clientId=([^,\]]*), "
-    r"groupId=([^\]]*)\]"
-)
-_RDKAFKA: Final = re.compile(r"([\w.-]+#consumer-\d+)\b")
-_NOTHING: Final = frozenset({"None", "null", "none", "<nil>", "{}", "(no error)", "Success"})
-_SOME: Final = re.compile(r"^Some\((.*)\)$")
 _ALIKE: Final = frozenset({"kafka-python", "aiokafka", EITHER, "Java"})
 _OF_JAVA: Final = re.compile(r"\b(?:Abstract|Consumer|Worker)Coordinator\b|apache\.kafka|o\.a\.k\.")
 _CLIENTLESS: Final = frozenset(
@@ -59,9 +53,10 @@ _DAY_S: Final = 86_400.0
 _BEGINNING: Final = "] INFO ["
 _MOST_TEXT: Final = 600
 _MOST_EXAMPLES: Final = 5
+_OF_CONSUMER: Final = "[Consumer "
+_MOST_REPEATED: Final = 1_000
 _MOST_HELD: Final = 1_000
 _MOST_SOURCES: Final = 10_000
-_LONGEST_CONTEXT: Final = 300
 _LONGEST_TORN: Final = 1_000
 _LINES_OF_A_RECORD: Final = 5
 """A line without a time has the time of the line before, up to so many lines before."""
@@ -73,6 +68,7 @@ _TOOL: Final = Side.TOOL
 _HOUSEKEEPING: Final = Kind.HOUSEKEEPING
 _GROUP_CHOSEN: Final = Kind.GROUP_CHOSEN
 """Python 3.11 finds a member by its class three times as slowly as a name of the module."""
+_OWN_WORK: Final = Event(_HOUSEKEEPING, _BROKER, Place("", 0), "")
 _LOGGERS: Final = ("logger", "logger_name", "name", "file_name", "filename", "module")
 
 
@@ -114,6 +110,8 @@ class LogReader:
         self._at_home: dict[int, str] = {}
         """The last group in each partition of the offsets topic."""
         self._latest: dict[str, float] = {}
+        self._repeated: dict[str, Event] = {}
+        """The last events of consumers of Java, by the text of their lines."""
         self._held: list[Event] = []
         """Events of clients before the first line that names a group."""
         self._before: deque[str] = deque(maxlen=_LINES_OF_A_RECORD)
@@ -174,21 +172,57 @@ class LogReader:
                 continue
             counts.lines += 1
             before.append(line)
-            message = understood(frame.text)
-            if message is None:
+            event = self._quick(frame, place)
+            if event is None:
                 found += self._message(place, line)
                 continue
             counts.understood += 1
             if line.count(_BEGINNING) > 1:
                 counts.mixed += 1
-            if message.wording.kind is _HOUSEKEEPING:
+            if event is _OWN_WORK:
                 continue
-            event = self._event(message, frame, _new(Place, (self._file, place)))
             if event.group and not self._held:
                 found.append(event)
             else:
                 found += self._complete(event)
         return found
+
+    def _quick(self, frame: Framed, number: int) -> Event | None:
+        """The event of a line; `_OWN_WORK` if the line tells none; None for an unknown message."""
+        text = frame.text
+        of_consumer = text.startswith(_OF_CONSUMER, 5)
+        if of_consumer and (again := self._again(frame, number)) is not None:
+            return again
+        message = understood(text)
+        if message is None:
+            return None
+        if message.wording.kind is _HOUSEKEEPING:
+            return _OWN_WORK
+        event = self._event(message, frame, _new(Place, (self._file, number)))
+        if of_consumer and f"groupId={event.group}]" in text:
+            self._keep(text, event)
+        return event
+
+    def _again(self, frame: Framed, number: int) -> Event | None:
+        """The event of a consumer of Java that wrote the same text before; None for a new text.
+
+        Its context names group and client, so all values but place and time are the same.
+        """
+        known = self._repeated.get(frame.text)
+        if known is None or frame.at is None:
+            return None
+        self._of_whom(known.kind, known.group, known.client, known.partition)
+        at = self._on_its_day(known.client, frame.at, dated=True)
+        return _new(
+            Event, (*known[:2], _new(Place, (self._file, number)), known[3], at, *known[5:])
+        )
+
+    def _keep(self, text: str, event: Event) -> None:
+        """Keep an event for `_again`; its values come from its text alone."""
+        if event.group and event.side is Side.CLIENT:
+            if len(self._repeated) >= _MOST_REPEATED:
+                self._repeated.clear()
+            self._repeated[text] = event
 
     def _whole(self, line: str) -> list[Event] | None:
         """The events of the torn line before and this one as one line; None if they are two."""
@@ -301,7 +335,7 @@ class LogReader:
         group, member, instance, client, partition, generation, members, static, *_ = fields
         text, at, dated, source, _ = frame
         kind, side, maker, versions = wording[:4]
-        instance = instance and _plain(instance)
+        instance = instance and plain(instance)
         if side is _BROKER:
             if not partition and "[GroupCoordinator id=" in text:
                 partition = _partition_in(text)
@@ -310,8 +344,8 @@ class LogReader:
             versions, alike = None, maker in _ALIKE
             if alike:
                 maker = self._maker(maker, frame)
-            told = group and _plain(group), member and _plain(member), instance, client
-            group, member, instance, client = _in_context(frame, *told)
+            told = group and plain(group), member and plain(member), instance, client
+            group, member, instance, client = in_context(frame, *told)
             if alike and ", " in group:
                 group = group.partition(", ")[0]  # the log's format goes on behind the message
         if member and not client and maker not in _CLIENTLESS:
@@ -331,7 +365,7 @@ class LogReader:
                 int(generation) if generation else None,
                 int(members) if members else None,
                 int(static) if static else None,
-                *(fields[8], fields[9] and _reason(fields[9]), details),
+                *(fields[8], fields[9] and reason_in(fields[9]), details),
             ),
         )
 
@@ -390,43 +424,6 @@ class LogReader:
         return at
 
 
-def _in_context(
-    frame: Framed, group: str, member: str, instance: str, client: str
-) -> tuple[str, str, str, str]:
-    """Values that stand in front of the message, or beside the message in a JSON line."""
-    text = frame.text
-    if "groupId=" in text and (found := _context_in(text)) is not None:
-        named, client, context_group = found
-        group, instance = group or context_group, instance or named
-    elif "#consumer-" in text and (of_librdkafka := _RDKAFKA.search(text)):
-        client = of_librdkafka[1]
-    if frame.fields:
-        beside = frame.fields.get
-        group = group or str(beside("groupId") or "")
-        member = member or str(beside("memberId") or "")
-        client = client or str(beside("clientId") or "")
-    return group, member, instance, client
-
-
-def _context_in(text: str) -> tuple[str, str, str] | None:
-    """Instance id, client id and group that Java's clients write in front of a message."""
-    end = text.find("]") + 1
-    # A context has one closing bracket: if the first one ends a context, that is the first context.
-    found = _kept_context(text[:end]) if end < _LONGEST_CONTEXT else None
-    return _context(text) if found is None else found
-
-
-def _context(text: str) -> tuple[str, str, str] | None:
-    found = _CONTEXT.search(text)
-    if found is None:
-        return None
-    instance, client, group = found.groups()
-    return _plain(instance) if instance else "", client, _plain(group)
-
-
-_kept_context: Final = lru_cache(maxsize=4_096)(_context)
-
-
 def _partition_in(text: str) -> str:
     """The partition of the offsets topic that the coordinator names; empty if it names none."""
     found = _PARTITION.search(text)
@@ -479,16 +476,3 @@ def is_benign(event: Event) -> bool:
         or "need to re-join with the given member-id" in event.reason
         or "valid member ID" in event.reason
     )
-
-
-def _reason(text: str) -> str:
-    return "" if text.startswith("{'") else _plain(text)  # '{': an object of a program
-
-
-def _plain(text: str) -> str:
-    """``Some(x)`` as ``x``; empty for ``None`` and ``null``."""
-    if text in _NOTHING:
-        return ""
-    if text.startswith("Some(") and (found := _SOME.match(text)):
-        return found[1]
-    return text.strip()

@@ -1,0 +1,72 @@
+"""Values of a line of a log: those in front of its message and beside it, and without wrappings.
+
+In: the frame of a line, values of its message. Out: texts. Must not know: wordings, groups.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Final
+
+from kohort.explain.frames import Framed
+
+_CONTEXT: Final = re.compile(
+    r"\[(?:Consumer|Worker|Producer|Streams) (?:instanceId=([^,\]]*), )?clientId=([^,\]]*), "
+    r"groupId=([^\]]*)\]"
+)
+_RDKAFKA: Final = re.compile(r"([\w.-]+#consumer-\d+)\b")
+_NOTHING: Final = frozenset({"None", "null", "none", "<nil>", "{}", "(no error)", "Success"})
+_SOME: Final = re.compile(r"^Some\((.*)\)$")
+_LONGEST_CONTEXT: Final = 300
+
+
+def in_context(
+    frame: Framed, group: str, member: str, instance: str, client: str
+) -> tuple[str, str, str, str]:
+    """Values that stand in front of the message, or beside the message in a JSON line."""
+    text = frame.text
+    if "groupId=" in text and (found := _context_in(text)) is not None:
+        named, client, context_group = found
+        group, instance = group or context_group, instance or named
+    elif "#consumer-" in text and (of_librdkafka := _RDKAFKA.search(text)):
+        client = of_librdkafka[1]
+    if frame.fields:
+        beside = frame.fields.get
+        group = group or str(beside("groupId") or "")
+        member = member or str(beside("memberId") or "")
+        client = client or str(beside("clientId") or "")
+    return group, member, instance, client
+
+
+def _context_in(text: str) -> tuple[str, str, str] | None:
+    """Instance id, client id and group that Java's clients write in front of a message."""
+    end = text.find("]") + 1
+    # A context has one closing bracket: if the first one ends a context, that is the first context.
+    found = _kept_context(text[:end]) if end < _LONGEST_CONTEXT else None
+    return _context(text) if found is None else found
+
+
+def _context(text: str) -> tuple[str, str, str] | None:
+    found = _CONTEXT.search(text)
+    if found is None:
+        return None
+    instance, client, group = found.groups()
+    return plain(instance) if instance else "", client, plain(group)
+
+
+_kept_context: Final = lru_cache(maxsize=4_096)(_context)
+
+
+def reason_in(text: str) -> str:
+    """The reason in a message; empty for an object of a program."""
+    return "" if text.startswith("{'") else plain(text)
+
+
+def plain(text: str) -> str:
+    """``Some(x)`` as ``x``; empty for ``None`` and ``null``."""
+    if text in _NOTHING:
+        return ""
+    if text.startswith("Some(") and (found := _SOME.match(text)):
+        return found[1]
+    return text.strip()
