@@ -70,6 +70,13 @@ def explained(kafka: RealKafka, group: str, *sources: str) -> dict[str, Any]:
     return dict(found)
 
 
+def alone(group: str, *sources: str) -> dict[int, dict[str, Any]]:
+    """The rebalances of the group from these sources only, by generation."""
+    done = CliRunner().invoke(explain, [*sources, "--group", group, "--json"])
+    (found,) = json.loads(done.stdout)["groups"]
+    return {row["generation"]: row for row in found["rebalances"]}
+
+
 def unknown(kafka: RealKafka, group: str) -> list[tuple[Place, str]]:
     """The first lines of the node about this group in unknown words; other tests share the node."""
     reader = LogReader("log")
@@ -140,10 +147,16 @@ def test_a_member_that_falls_silent_is_named_with_its_session_and_its_dead_time(
             back_at = time.time()
             victim.kill()
         with_topic = explained(real_kafka, group, "--bootstrap", address)
+        by_topic = alone(group, "--bootstrap", address)
+    by_log, by_clients = alone(group, str(real_kafka.log())), alone(group, *histories)
     found, finding = told(explained(real_kafka, group, *histories), "session expired")
     expired = [r for r in found["rebalances"] if r["cause"] == "a member's session expired"]
     assert [(r["member"], r["client"]) for r in expired] == [(member, "victim")]
     assert silent_at + 5 < expired[0]["began"] < back_at, "the session lasts 6 s"
+    _same_story([s[expired[0]["generation"]] for s in (by_log, by_topic, by_clients)], member)
+    assert by_clients[expired[0]["generation"]]["dead"]["value"] == pytest.approx(
+        back_at - silent_at, rel=0.1, abs=1.0
+    )
     # Such a wait since the join may be that of a default session: then nothing was heard at all.
     assert (finding["known"] == "assumed") is ("no heartbeat at all" in finding["says"])
     lines = real_kafka.log().read_text("utf-8").splitlines()
@@ -155,6 +168,16 @@ def test_a_member_that_falls_silent_is_named_with_its_session_and_its_dead_time(
         late_s = 1.0 if known == "bounded" else 0.2
         own_s = back_at - silent_at
         assert rows[0]["dead"]["value"] == pytest.approx(own_s, rel=0.1, abs=late_s)
+
+
+def _same_story(rows: list[dict[str, Any]], member: str) -> None:
+    """One rebalance from the log, the topic and the clients alone: each tells what it can know."""
+    log, of_topic, clients = rows
+    assert log["member"] == of_topic["member"] == member
+    assert log["cause"] == "a member's session expired"
+    assert of_topic["cause"] == "a member left or expired"
+    assert log["members"] == of_topic["members"] == 1
+    assert of_topic["moved"] == len(clients["stops"]) == 1
 
 
 def test_two_processes_with_one_instance_id_are_named_and_no_partition_stood_still(
