@@ -303,7 +303,8 @@ def test_a_consumer_that_repeats_a_line_repeats_its_event_with_another_place_and
     where = "(org.apache.kafka.clients.consumer.internals.ConsumerCoordinator)"
     said = ("(Re-)joining group", "Revoke previously assigned partitions t-1")
     lines = [
-        f"[2026-03-01 10:00:0{number % 10},500] INFO {context.format(number % 2, group)}{text} {where}"
+        f"[2026-03-01 10:00:0{number % 10},500] INFO "
+        f"{context.format(number % 2, group)}{text} {where}"
         for group in ("g", "h", "null", "g")
         for number in range(4)
         for text in said
