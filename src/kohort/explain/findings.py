@@ -141,13 +141,14 @@ def costs_text(rebalance: Rebalance) -> tuple[str, str, str]:
     A bound has ``≤`` in front of it, an assumption ``~``. Unknown values are empty.
     """
     return (
-        _amount(rebalance.dead, span_text),
-        _amount(rebalance.cost, lambda cost: f"{cost:,.1f} ps"),
-        _amount(rebalance.duplicates, lambda count: f"{count:,.0f}"),
+        amount_text(rebalance.dead, span_text),
+        amount_text(rebalance.cost, lambda cost: f"{cost:,.1f} ps"),
+        amount_text(rebalance.duplicates, lambda count: f"{count:,.0f}"),
     )
 
 
-def _amount(amount: Amount | None, words: Callable[[float], str]) -> str:
+def amount_text(amount: Amount | None, words: Callable[[float], str]) -> str:
+    """A number with the sign of the way in which the number is known; empty for None."""
     if amount is None:
         return ""
     sign = {Known.BOUNDED: "≤ ", Known.ASSUMED: "~ "}.get(amount.known, "")

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from kohort.explain.explaining import Explained
 from kohort.explain.findings import REBALANCE_COLUMNS, rebalance_cells
+from kohort.explain.number_row import numbers_of
 from kohort.explain.picture import Cursor, picture_of
 from kohort.explain.rebalances import Rebalance
 from kohort.explain.stories import Story
@@ -93,9 +94,21 @@ def _group(each: Explained, headline: str, number: int, stamp: Stamp) -> Iterato
     yield f"<h2>{escape(story.group) or 'A group without a name'}</h2><p>{escape(headline)}</p>"
     rows = list(story.rebalances)
     if rows:
+        yield from _numbers(story)
         yield from _picture(story, number)
         yield from _table(story, rows, number, stamp)
     yield from _findings(each)
+
+
+def _numbers(story: Story) -> Iterator[str]:
+    """The row of numbers of a group."""
+    yield '<dl class="numbers">'
+    for each in numbers_of(story):
+        yield (
+            f"<div><dt>{escape(each.name)}</dt><dd>{escape(each.text)} "
+            f'<span class="known">{each.known.value}</span></dd></div>'
+        )
+    yield "</dl>"
 
 
 def _findings(each: Explained) -> Iterator[str]:
