@@ -90,8 +90,14 @@ def shown(group: VerifiableGroup) -> list[str]:
 
 @pytest.mark.parametrize(
     "make",
-    [KOHORT, KOHORT.using(COOPERATIVE), KOHORT_ASYNCIO.using(COOPERATIVE), JAVA],
-    ids=lambda make: f"{make.name}-{make.assignors}",
+    [
+        KOHORT,
+        KOHORT.using(COOPERATIVE),
+        replace(KOHORT.using(COOPERATIVE), more=("--enable-autocommit",)),
+        KOHORT_ASYNCIO.using(COOPERATIVE),
+        JAVA,
+    ],
+    ids=lambda make: "-".join((make.name, make.assignors, *make.more)),
 )
 def test_restarts_and_deaths_of_brokers_cause_no_rebalance(
     cluster: RealKafka, make_group: MakeGroup, make: Make
