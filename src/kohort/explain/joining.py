@@ -54,7 +54,8 @@ def one_row_each(rows: Iterable[Rebalance]) -> list[Rebalance]:
     A coordinator's row tells the cause and the member. Clients tell when they got their partitions.
     Clients that tell no generation share a row if they got their partitions in the same moment.
     """
-    merged: dict[tuple[int, int], list[Rebalance]] = {}
+    merged: dict[tuple[int, int], Rebalance] = {}
+    parts: dict[tuple[int, int], list[Rebalance]] = {}
     singles: list[list[Rebalance]] = []
     last: dict[int, tuple[float, int]] = {}
     for each in sorted(rows, key=lambda r: (r.ended or 0, r.side is Side.CLIENT)):
@@ -68,11 +69,13 @@ def one_row_each(rows: Iterable[Rebalance]) -> list[Rebalance]:
         if each.ended is not None and each.ended - at > _SAME_S:
             number += 1
         last[each.generation] = each.ended or at, number
-        told = merged.setdefault((each.generation, number), [])
-        if not told or not _came_back(reduce(_one, told), each):
-            told.append(each)
+        key = each.generation, number
+        other = merged.get(key)
+        if other is None or not _came_back(other, each):
+            merged[key] = each if other is None else _one(other, each)
+            parts.setdefault(key, []).append(each)
     seen: set[str] = set()
-    rounds = _with_singles(list(merged.values()), singles)
+    rounds = _with_singles(list(parts.values()), singles)
     return sorted((_of_clients(told, seen) for told in rounds), key=lambda r: r.ended or 0)
 
 
@@ -120,8 +123,8 @@ def _of_clients(told: list[Rebalance], seen: set[str]) -> Rebalance:
     """
     row, clients = reduce(_one, told), [each for each in told if each.side is Side.CLIENT]
     begun = [each for each in clients if each.cause is Cause.UNTOLD]
-    known, names = set(seen), [_client(each) for each in clients]
-    seen.update(names)
+    late, new = bool(seen), {_client(each) for each in clients} - seen
+    seen |= new
     asked = {_client(each): each for each in clients if each.asked is not None}
     if len(asked) > 1 and not row.waited:
         how = Known.MEASURED if row.members == len(asked) else Known.BOUNDED
@@ -133,7 +136,7 @@ def _of_clients(told: list[Rebalance], seen: set[str]) -> Rebalance:
         return row
     (first,) = begun
     earliest = first is min(clients, key=lambda each: each.began or 0.0)
-    if _client(first) in known or not (known or earliest):
+    if _client(first) not in new or not (late or earliest):
         return row
     return replace(
         row,
