@@ -4,7 +4,8 @@ A board has 1,000 partitions, 200 members and 60 generations, in each of which a
 partitions moves. The page is served over HTTP and follows the group live: a generation and a
 lag come each second. Meanwhile a script pans, zooms and scrolls in each frame. The time of a frame
 is that of drawing it; the CPU time is that of the page's main thread, all work included, for each
-frame. Views: rows that fill the picture, all partitions at once, rows of members.
+frame. Views: rows that fill the picture, all partitions at once, rows of members; then the matrix
+of members and partitions of one rebalance, large and small, scrolled and pointed at in each frame.
 
     python -m bench.drawing [--partitions N] [--members N] [--frames N]
 """
@@ -60,6 +61,32 @@ new Promise((done) => {
   requestAnimationFrame(next);
 })
 """
+
+
+MATRIX = """
+new Promise((done) => {
+  const drawn = [], gaps = [], matrix = timeline.detail.matrix;
+  let frame = 0, before = null;
+  function next(at) {
+    if (before !== null) gaps.push(at - before);
+    before = at;
+    matrix.scroller.scrollTo(25 * frame, 5 * frame);
+    matrix.set(frame % matrix.columns.length, frame % matrix.rows.length);
+    const begin = performance.now();
+    matrix.draw();
+    drawn.push(performance.now() - begin);
+    frame += 1;
+    if (frame < FRAMES) requestAnimationFrame(next); else done({ drawn, gaps });
+  }
+  requestAnimationFrame(next);
+})
+"""
+MATRICES = {
+    "the matrix of a rebalance, large cells": (
+        "timeline.choose(30), timeline.detail.matrix.onlyButton.click()"
+    ),
+    "the matrix of a rebalance, small cells": "timeline.detail.matrix.sizeButton.click()",
+}
 
 
 class Group:
@@ -121,7 +148,10 @@ def main() -> int:
                 browser.until(f"timeline && timeline.data.order.length === {options.partitions}")
                 for name, act in VIEWS.items():
                     browser.run(act or "0")
-                    print_frames(name, options, measure(browser, options.frames))
+                    print_frames(name, options, measure(browser, FRAMES, options.frames))
+                for name, act in MATRICES.items():
+                    browser.run(act)
+                    print_frames(name, options, measure(browser, MATRIX, options.frames))
         finally:
             ended.set()
             feeder.join()
@@ -138,11 +168,11 @@ def feed(board: Board, group: Group, ended: threading.Event) -> None:
         board.looked([seen], now)
 
 
-def measure(browser: Chromium, frames: int) -> dict[str, Any]:
+def measure(browser: Chromium, script: str, frames: int) -> dict[str, Any]:
     """Times of drawing and between frames in ms, and CPU time of the main thread in s."""
     browser.ask("Performance.enable", timeDomain="threadTicks")
     before = cpu_s(browser)
-    found: dict[str, Any] = browser.run(FRAMES.replace("FRAMES", str(frames), 1))
+    found: dict[str, Any] = browser.run(script.replace("FRAMES", str(frames), 1))
     found["cpu"] = cpu_s(browser) - before
     browser.ask("Performance.disable")
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
@@ -18,6 +19,11 @@ from tests.lab.test_what_if import GROUP
 from kohort.cli.explain import explain
 from kohort.dashboard.board import Board, Seen
 from kohort.dashboard.trying import Trying
+from kohort.lab.compared_policies import compared_policy
+from kohort.lab.scenarios.base import Setup
+from kohort.lab.scenarios.registry import scenario
+from kohort.lab.scenarios.running import run
+from kohort.storage.fact_files import write_history
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 
@@ -119,6 +125,13 @@ def test_the_dashboard_follows_a_group_and_runs_no_names(browser: Chromium) -> N
         assert "generation 2" in browser.run(
             "document.querySelector('#rebalances .chosen').dataset.told"
         )
+        moves = f"pod-1 → {HOSTILE}: 1 (t-2)\npod-1 → no owner yet: 1 (t-3)"
+        assert browser.run("document.querySelector('.detail .pairs').innerText") == moves
+        assert browser.run("document.querySelector('.detail .moves').textContent") == (
+            "Partitions: kept 2, moved 1, fewest possible 1, given up and without an owner yet 1."
+        )
+        board.feed(commit(0, 9, 1033.0))  # a stop that ends later is in the detail, too
+        browser.until("document.querySelector('.detail h3').textContent.includes('21.0 s')")
         browser.until("whatif.policies")
         browser.run(
             "find('#changes select').value = 'cooperative-sticky', find('#seeds').value = 1"
@@ -149,7 +162,58 @@ def test_the_page_of_explain_is_explored_with_keys(browser: Chromium, tmp_path: 
     browser.run("document.querySelector('.scroller').focus()")
     browser.press("ArrowRight", "ArrowRight", "Enter")
     assert "generation 6: a new member joined" in told(browser)
-    browser.until("location.hash === '#g0r1'")
-    marked = browser.run("document.querySelector(':target').cells[1].textContent")
-    assert marked == "6"
+    assert browser.run("document.querySelector('tr.chosen').cells[1].textContent") == "6"
+    detail = browser.run("document.querySelector('.detail').innerText")
+    assert "generation 6: a new member joined" in detail
+    assert "The sources do not tell the owners of the partitions." in detail
+    browser.run("location.hash = '#g0r0'")
+    browser.until(
+        f"document.querySelector('.waits td').textContent === {json.dumps('members join')}"
+    )
+    assert HOSTILE in browser.run("document.querySelector('.waits').innerText")
+    harmless(browser, made.as_uri())
+
+
+def test_a_rebalance_in_detail_has_its_members_and_the_partitions_that_moved(
+    browser: Chromium, tmp_path: Path
+) -> None:
+    setup = Setup(policy=compared_policy("range"), members=3, partitions=6, seed=1)
+    history, made = tmp_path / "run.jsonl", tmp_path / "page.html"
+    write_history(history, run(scenario("restart"), setup).history)
+    assert CliRunner().invoke(explain, [str(history), "--html", str(made)]).exit_code == 0
+    browser.open(made.as_uri())
+    browser.run("document.querySelectorAll('td a')[1].click()")
+    browser.until("!document.querySelector('.detail').hidden")
+    wait = browser.run("document.querySelector('.detail .wait').textContent")
+    assert wait.startswith("The group waited ")
+    assert wait.endswith(" joined last.")
+    rows = "[...document.querySelectorAll('.waits tbody tr')]"
+    names = browser.run(f"{rows}.map((row) => row.cells[0].innerText)")
+    last = browser.run("document.querySelector('.waits .last').cells[0].innerText")
+    assert names[:3] == ["until it begins", "members join", "leader assigns"]
+    assert last == names[-1]
+    assert last in wait
+    dots = "[...document.querySelectorAll('.waits .dot')].map((dot) => parseFloat(dot.style.left))"
+    places = browser.run(dots)
+    assert places == sorted(places)
+    assert len(places) == 2, "two members joined after the third had left"
+    # All partitions of the member that left were gained by the others.
+    changes = "timelines.get('g0').data.changes(1)"
+    found = browser.run(f"{changes}.filter(({{before, after}}) => before !== after)")
+    assert found
+    assert browser.run(f"{changes}.length") == 6
+    browser.run("document.querySelector('.matrix').focus()")
+    browser.press("ArrowRight")
+    first = browser.run("document.querySelector('.matrix + .told').textContent")
+    assert first.startswith("orders-")
+    assert " from " in first
+    browser.run("document.querySelector('.detail .tools button').click()")
+    assert browser.run("document.querySelector('.detail .tools button').textContent") == (
+        "Only changes"
+    )
+    browser.run("document.querySelector('.matrix').focus()")
+    browser.press("Home")
+    assert browser.run("document.querySelector('.matrix + .told').textContent").startswith(
+        "orders-0: "
+    )
     harmless(browser, made.as_uri())

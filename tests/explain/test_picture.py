@@ -60,6 +60,12 @@ def test_a_story_is_one_whole_message() -> None:
                     *("4", "a new member joined", "pod-1", "", "", "", "2", "3", "1"),
                     *("≤ 1.2 s", "", ""),
                 ),
+                "phases": [["join and assignment", 3_000, 4_250, ""]],
+                "waited": "",
+                "joins": [],
+                "unshown": 0,
+                "moved": 3,
+                "needless": 1,
             }
         ],
         "lag": [],

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
+import pytest
 from tests.explain.test_pasted import NOON
 from tests.explain.test_stories import done, explain, joins, line, member
 
-from kohort.explain.amounts import Known
+from kohort.explain import waits
+from kohort.explain.amounts import Known, Stop
 from kohort.explain.causes import Cause
-from kohort.explain.events import Kind
+from kohort.explain.events import Kind, Place, Side
 from kohort.explain.explaining import Explained, Explainer
 from kohort.explain.facts import HistoryReader
 from kohort.explain.findings import waited_text
+from kohort.explain.phases import phases_of, wait_text
 from kohort.explain.reading import LogReader
-from kohort.explain.rebalances import Ending, Waited
+from kohort.explain.rebalances import Ending, Join, Rebalance, Waited
 from kohort.host.group_log import line_for
 from kohort.model.facts import (
+    AssignmentDelivered,
+    AssignmentReceived,
     Fact,
     JoinPhaseCompleted,
     MemberRejoined,
@@ -70,6 +76,14 @@ def test_the_last_of_several_clients_to_ask_is_the_one_that_was_waited_for() -> 
 
     (row,) = explain(sorted([*client(1, 1), *client(2, 9)])).story.rebalances
     assert row.waited == (Waited(member("c-2", 2), Ending.LAST, Known.BOUNDED),)
+    assert [join.member for join in row.joins] == [member("c-1", 1), member("c-2", 2)]
+    times = [
+        [None if at is None else round(at - row.began) for at in each]
+        for join in row.joins
+        for each in [(join.noticed, join.asked, join.joined, join.assigned)]
+        if row.began is not None
+    ]
+    assert times == [[0, 0, 19, 20], [8, 8, 19, 20]]
     (alone,) = explain(client(1, 1)).story.rebalances
     assert alone.waited == ()
 
@@ -116,10 +130,76 @@ def test_a_history_measures_the_last_member_to_join() -> None:
                 member_ids=(MemberId(NEW), MemberId(OLD)),
             ),
         ),
+        (
+            10,
+            AssignmentReceived(
+                group_id=group,
+                generation_id=generation,
+                leader_id=MemberId(NEW),
+                member_count=2,
+                static_count=0,
+            ),
+        ),
+        (10, AssignmentDelivered(group, generation, MemberId(NEW), 20)),
+        (11, AssignmentDelivered(group, generation, MemberId(OLD), 20)),
     )
     (row,) = found.story.rebalances
     assert row.waited == (Waited(OLD, Ending.LAST, Known.MEASURED),)
     assert found.story.counts[Kind.REJOINED] == 2
+    assert row.joins == (
+        Join(member=NEW, asked=NOON, assigned=NOON + 10),
+        Join(member=OLD, asked=NOON + 9, assigned=NOON + 11),
+    )
+    assert [(p.name, p.begin - NOON, p.end - NOON) for p in phases_of(row)] == [
+        ("members join", 0, 9),
+        ("leader assigns", 9, 10),
+    ]
+    assert wait_text(row) == f"The group waited 9.0 s for members; {OLD} joined last."
+
+
+def test_members_that_went_or_did_not_join_are_among_the_joins() -> None:
+    gone = line(42, f"Member {OLD} in group g has failed, removing it from the group.")
+    late = line(60, "Group g removed dynamic members who haven't joined: Set(late).")
+    (row,) = explain([joins(0, 3, NEW), gone, late, *done(60, 4)]).story.rebalances
+    began = row.began or 0.0
+    assert row.joins == (
+        Join(member=NEW, asked=began),
+        Join(member=OLD, ending=Ending.EXPIRED, gone=began + 42),
+        Join(member="late", ending=Ending.DROPPED),
+    )
+
+
+def test_stops_are_phases_before_and_behind_the_rounds() -> None:
+    row = Rebalance(
+        side=Side.OFFSETS,
+        cause=Cause.UNTOLD,
+        assigned=20.0,
+        stops=(Stop("t-0", 12.0, 21.0, Known.BOUNDED), Stop("t-1", 15.0, 24.0, Known.BOUNDED)),
+        place=Place("log", 1),
+    )
+    assert phases_of(row) == [
+        ("until the assignment", 12.0, 20.0, Known.BOUNDED),
+        ("members resume", 20.0, 24.0, Known.BOUNDED),
+    ]
+    assert phases_of(replace(row, began=18.0, joined=19.0)) == [
+        ("until it begins", 12.0, 18.0, Known.BOUNDED),
+        ("members join", 18.0, 19.0, Known.MEASURED),
+        ("leader assigns", 19.0, 20.0, Known.MEASURED),
+        ("members resume", 20.0, 24.0, Known.BOUNDED),
+    ]
+    assert phases_of(replace(row, assigned=None)) == []
+
+
+def test_the_joins_of_the_last_rounds_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waits, "_MOST_JOINS", 6)
+    rounds = waits.Rounds()
+    first, second = rounds.begin(), rounds.begin()
+    for joins_of_round in (first, second):
+        for name in "ab":
+            rounds.note(joins_of_round, Join(member=name))
+    assert (len(first), len(second)) == (2, 2)
+    rounds.begin()
+    assert (len(first), len(second)) == (0, 2), "the oldest round is dropped"
 
 
 def test_two_pods_with_one_client_id_are_two_clients() -> None:

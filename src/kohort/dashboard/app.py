@@ -26,7 +26,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response, Strea
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from kohort.dashboard.assets import asset
+from kohort.dashboard.assets import DRAWING, asset
 from kohort.dashboard.board import Board, Reader
 from kohort.dashboard.trying import Busy, Trying, Wanted
 from kohort.model.errors import ConfigError
@@ -40,9 +40,7 @@ _AGAIN_S: Final = 0.25
 _ALIVE_S: Final = 15.0
 """A comment is sent so often, so that a broken connection is noticed."""
 _FILES: Final = {
-    "picture.js": "text/javascript",
-    "canvas.js": "text/javascript",
-    "timeline.js": "text/javascript",
+    **dict.fromkeys(DRAWING, "text/javascript"),
     "dashboard.js": "text/javascript",
     "whatif.js": "text/javascript",
     "style.css": "text/css",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import cache
 from importlib.resources import files
 
-DRAWING = ("picture.js", "canvas.js", "timeline.js")
+DRAWING = ("picture.js", "canvas.js", "matrix.js", "detail.js", "timeline.js")
 """The scripts that draw a group, in their order."""
 
 

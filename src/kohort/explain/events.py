@@ -43,6 +43,8 @@ class Kind(StrEnum):
     MEMBER_JOINS = "new member joins"
     REJOINED = "member joined the present round"
     """Known from histories only."""
+    DELIVERED = "member got its assignment"
+    """Known from histories only."""
     STATIC_REPLACED = "static member returned"
     STATIC_JOINS = "static member joins"
     STATIC_KEPT = "static member returned without a rebalance"

@@ -27,6 +27,7 @@ from kohort.explain.server_groups import Bumped, Reconciled, ServerGroup, Server
 from kohort.explain.skews import STEPS, Skew, Skews
 from kohort.explain.stories import MOST_CLIENTS, MOST_REBALANCES, Story
 from kohort.explain.told import Told
+from kohort.explain.waits import Rounds, earlier
 from kohort.explain.wordings.templates import NEWEST, version_text
 
 MOST_GROUPS: Final = 10_000
@@ -87,6 +88,7 @@ class Explainer:
         """Rebalances that all groups keep."""
         self.clients_limit = Limit(MOST_CLIENTS)
         self.steps_limit = Limit(MOST_STEPS)
+        self.rounds = Rounds()
 
     def feed_all(self, items: Iterable[Told]) -> Explainer:
         """Take events, records and commits in the order of their times; returns this explainer."""
@@ -275,6 +277,7 @@ class Explainer:
                 partition=event.partition,
                 finished=deque(maxlen=self.most_rows),
                 clients_limit=self.clients_limit,
+                rounds=self.rounds,
                 ownership=Ownership(limit=self.steps_limit),
             )
             self._stories[event.group, event.partition] = story
@@ -297,6 +300,8 @@ def _earlier(row: Rebalance, seconds: float) -> Rebalance:
         began=None if row.began is None else row.began - seconds,
         joined=None if row.joined is None else row.joined - seconds,
         assigned=None if row.assigned is None else row.assigned - seconds,
+        asked=None if row.asked is None else row.asked - seconds,
+        joins=tuple(earlier(join, seconds) for join in row.joins),
     )
 
 

@@ -19,6 +19,7 @@ from kohort.model import client_facts as c
 from kohort.model import member_facts as m
 from kohort.model.errors import ErrorCode
 from kohort.model.facts import (
+    AssignmentDelivered,
     Fact,
     GroupStabilized,
     JoinPhaseCompleted,
@@ -171,6 +172,8 @@ class HistoryReader:
                 self._protocols[fact.group_id] = fact.protocol_name
             case MemberRejoined():
                 yield self._of_member(Kind.REJOINED, fact, at, place)
+            case AssignmentDelivered():
+                yield self._of_member(Kind.DELIVERED, fact, at, place)
             case JoinRefused() if fact.error is ErrorCode.FENCED_INSTANCE_ID:
                 yield self._of_member(Kind.FENCED, fact, at, place)
             case OffsetsCommitted():
@@ -185,7 +188,11 @@ class HistoryReader:
             yield event._replace(group=fact.group_id, maker="kohort", versions=None)
 
     def _of_member(
-        self, kind: Kind, fact: MemberRejoined | JoinRefused, at: float, place: Place
+        self,
+        kind: Kind,
+        fact: MemberRejoined | AssignmentDelivered | JoinRefused,
+        at: float,
+        place: Place,
     ) -> Event:
         """A fact about a member for which Kafka has no words."""
         added = self._members.get(fact.member_id)

@@ -20,6 +20,8 @@ from kohort.explain.tried_advice import TRIED
 
 POLL_WORDS: Final = ("poll timeout", "poll.interval")
 """Parts of the reasons with which Java's and kohort's members leave."""
+SIGNS: Final = {Known.BOUNDED: "≤ ", Known.ASSUMED: "~ "}
+"""The sign in front of a number that was not measured."""
 _TIMEOUTS_S: Final = {
     300.0: "max.poll.interval.ms, 5 min by default in Java and librdkafka",
     60.0: "the rebalance timeout of Kafka Connect by default",
@@ -151,8 +153,7 @@ def amount_text(amount: Amount | None, words: Callable[[float], str]) -> str:
     """A number with the sign of the way in which the number is known; empty for None."""
     if amount is None:
         return ""
-    sign = {Known.BOUNDED: "≤ ", Known.ASSUMED: "~ "}.get(amount.known, "")
-    return sign + words(amount.value)
+    return SIGNS.get(amount.known, "") + words(amount.value)
 
 
 def events_of(story: Story, *kinds: Kind) -> list[Event]:

@@ -18,6 +18,7 @@ from kohort.explain.causes import Cause
 from kohort.explain.events import Side
 from kohort.explain.ownership import Ownership
 from kohort.explain.rebalances import Ending, Rebalance, Waited
+from kohort.explain.waits import joins_of_clients, with_clients_joins
 
 _SAME_S: Final = 600.0
 """Two clocks may differ by minutes; a generation number returns much later at the earliest."""
@@ -131,6 +132,8 @@ def _of_clients(told: list[Rebalance], seen: set[str]) -> Rebalance:
         last = max(asked.values(), key=lambda each: each.asked or 0.0)
         name = last.instance or last.member or last.client
         row = replace(row, waited=(Waited(name, Ending.LAST, how),))
+    if clients:
+        row = replace(row, joins=with_clients_joins(row.joins, joins_of_clients(clients)))
     heard = sum(each.cause is Cause.OTHERS for each in clients)
     if row.cause not in _VAGUE or len(begun) != 1 or not heard or heard + 1 != len(clients):
         return row

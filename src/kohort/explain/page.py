@@ -31,11 +31,22 @@ _LAG: Final = (
     "Lag: records behind the commits. The end of a log at a time is that of its records that are "
     "older by their timestamps [bounded]."
 )
-_BEGIN: Final = """
+_BEGIN: Final = r"""
+const timelines = new Map();
 for (const host of document.querySelectorAll(".timeline")) {
   const message = JSON.parse(host.nextElementSibling.textContent);
-  new Timeline(host, message, (place) => { location.hash = `${host.id}r${place}`; });
+  const shown = (place) => markRow(document.getElementById(`${host.id}r${place}`));
+  timelines.set(host.id, new Timeline(host, message, shown));
 }
+function follow() {
+  const [, id, place] = /^#(g\d+)r(\d+)$/.exec(location.hash) ?? [];
+  const timeline = timelines.get(id);
+  if (!timeline) return;
+  timeline.choose(Number(place));
+  timeline.detail.root.scrollIntoView({ block: "center" });
+}
+addEventListener("hashchange", follow);
+follow();
 """
 
 Stamp = Callable[[float | None, bool], str]
@@ -130,16 +141,17 @@ def _table(story: Story, rows: list[Rebalance], number: int, stamp: Stamp) -> It
         for r in rows
     ]
     heads = ("When", *REBALANCE_COLUMNS)
-    shown = [column for column in range(len(heads)) if any(cells[column] for cells in table)]
+    shown = [c for c in range(len(heads)) if not c or any(cells[c] for cells in table)]
     long = " long" if len(rows) > _LONG else ""
     yield f'<div class="scroll{long}"><table><tr>'
     yield "".join(f"<th>{heads[column]}</th>" for column in shown) + "</tr>"
     for row, cells in enumerate(table):
         told = "".join(
             f"<td{'' if heads[column] in _WIDE else _NARROW}>{escape(cells[column])}</td>"
-            for column in shown
+            for column in shown[1:]
         )
-        yield f'<tr id="g{number}r{row}">{told}</tr>'
+        link = f'<a href="#g{number}r{row}">{escape(cells[0])}</a>'
+        yield f'<tr id="g{number}r{row}"><td{_NARROW}>{link}</td>{told}</tr>'
     yield "</table></div>"
 
 

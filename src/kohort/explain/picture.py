@@ -14,14 +14,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from kohort.explain.findings import rebalance_cells, rebalance_text
+from kohort.explain.findings import SIGNS, rebalance_cells, rebalance_text
 from kohort.explain.ownership import MOST_KEPT
+from kohort.explain.phases import phases_of, wait_text
 from kohort.explain.reading import client_of
-from kohort.explain.rebalances import Rebalance
+from kohort.explain.rebalances import Join, Rebalance
 from kohort.explain.stories import MOST_REBALANCES, Story
 
 MOST_LAGS: Final = 7_200
 """Values of the lag that are kept."""
+
+MOST_JOINS: Final = 200
+"""Members of one rebalance with their joins: the last ones."""
 
 
 class Cursor(NamedTuple):
@@ -142,7 +146,21 @@ class Picture:
             "ended": self._ms(ended),
             "told": rebalance_text(each),
             "cells": rebalance_cells(each),
+            "phases": [
+                [name, self._ms(begin), self._ms(end), SIGNS.get(known, "")]
+                for name, begin, end, known in phases_of(each)
+            ],
+            "waited": wait_text(each),
+            "joins": [self._join(join) for join in each.joins[-MOST_JOINS:]],
+            "unshown": max(0, len(each.joins) - MOST_JOINS),
+            "moved": each.moved,
+            "needless": each.needless,
         }
+
+    def _join(self, join: Join) -> list[Any]:
+        times = (join.noticed, join.asked, join.joined, join.assigned, join.gone)
+        ending = "" if join.ending is None else join.ending.value
+        return [join.member, *(None if at is None else self._ms(at) for at in times), ending]
 
     def _keep(self, place: int, owner: int, begin: int, end: int) -> None:
         self._owned.append((place, owner, begin, max(begin, end)))

@@ -32,6 +32,25 @@ class Waited:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Join:
+    """A member in one rebalance. Times in seconds, None if unknown."""
+
+    member: str
+    """The instance id, if the member has one; else the member id, or the client id."""
+    noticed: float | None = None
+    """When its client noticed the rebalance; known from clients only."""
+    asked: float | None = None
+    """When its JoinGroup came; as clients tell it, when the client sent it."""
+    joined: float | None = None
+    """When its JoinGroup was answered; None: with those of all others."""
+    assigned: float | None = None
+    """When it had its assignment."""
+    ending: Ending | None = None
+    """How it ended the wait if it did not join; ``gone`` has the time."""
+    gone: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Rebalance:
     """One rebalance, as one broker or one client saw it. Times in seconds, None if unknown."""
 
@@ -60,6 +79,8 @@ class Rebalance:
     """When the leader's assignment had come."""
     waited: tuple[Waited, ...] = ()
     """The members that the coordinator waited for last; empty if the sources do not tell them."""
+    joins: tuple[Join, ...] = ()
+    """The members of which the sources tell when they joined, in the order of their joins."""
     asked: float | None = None
     """When the client asked to join; known from clients only."""
     members: int | None = None

@@ -21,8 +21,8 @@ from kohort.explain.listing import Listing
 from kohort.explain.ownership import Owned, Ownership
 from kohort.explain.partition_lists import partitions_in
 from kohort.explain.reading import client_of
-from kohort.explain.rebalances import Rebalance, seconds_between
-from kohort.explain.waits import ENDS_WAITS, Waits
+from kohort.explain.rebalances import Join, Rebalance, seconds_between
+from kohort.explain.waits import OF_ROUNDS, Rounds, Waits, in_order
 
 MOST_REBALANCES: Final = 2_000
 _REAL_S: Final = 1e9
@@ -45,6 +45,11 @@ _BEGINNINGS: Final = frozenset(
     {Kind.REQUESTED, Kind.JOINING, Kind.HEARTBEAT_REBALANCING, Kind.REVOKED}
 )
 """A client begins a rebalance with these."""
+_BEGUN_BY_JOIN: Final = frozenset(
+    {Cause.NEW_MEMBER, Cause.LEADER_REJOINED, Cause.MEMBER_REJOINED, Cause.METADATA}
+    | {Cause.TOPICS_CHANGED, Cause.STATIC_CHANGED, Cause.SECOND_ROUND}
+)
+"""The member of such a rebalance has joined when the rebalance begins."""
 _LEAVES: Final = frozenset({Kind.LEAVING, Kind.PROCESS_ENDED})
 _OWNING: Final = {Kind.ADDED: True, Kind.SYNCED: True, Kind.REVOKED: False, Kind.LOST: False}
 """Whether a client owns the partitions of its line from then on, or no more."""
@@ -78,6 +83,8 @@ class Story:
     """Rebalances in all; `rebalances` has the last ones."""
     clients_limit: Limit = field(default_factory=lambda: Limit(MOST_CLIENTS))
     """Stories of one explainer share the limit of names of clients."""
+    rounds: Rounds = field(default_factory=Rounds)
+    """Stories of one explainer share the joins that are kept."""
     rebalances: deque[Rebalance] = field(default_factory=lambda: deque(maxlen=MOST_REBALANCES))
     """Complete when the logs have ended."""
     finished: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=MOST_REBALANCES))
@@ -123,8 +130,8 @@ class Story:
     """Versions of the lines that have already narrowed `versions`."""
     _open: dict[str, Any] | None = None
     """The fields of the rebalance under way, as the coordinator told them."""
-    _waits: Waits = field(default_factory=Waits)
-    """The members that the rebalance under way waits for."""
+    _waits: Waits | None = None
+    """The members that the rebalance under way, or else the last one, waits for."""
     _culprit: Event | None = None
     _late: set[str] = field(default_factory=set)
     """Clients that left since they polled too late."""
@@ -178,7 +185,7 @@ class Story:
             if "asked" in unfinished or not _is_vague(unfinished):
                 self._keep(unfinished)
         self._client.clear()
-        rows = [Rebalance(**fields) for fields in self.finished]
+        rows = [_rebalance(fields) for fields in self.finished]
         self.rebalances = deque(rows, maxlen=self.finished.maxlen)
         self.finished.clear()
 
@@ -226,20 +233,18 @@ class Story:
     # -- the coordinator's lines ------------------------------------------------------------------
 
     def _feed_broker(self, kind: Kind, event: Event) -> None:
-        if kind in ENDS_WAITS and self._open is not None:
-            self._waits.feed(event)
+        if kind in OF_ROUNDS and self._waits is not None:
+            self._waits.feed(event, under_way=self._open is not None)
         if kind in _CULPRITS:
             self._note_culprit(event)
         elif kind is Kind.PREPARING or kind is Kind.EPOCH:
-            self._close(None)
-            self._open, self._waits = self._begun(event), Waits()
-            if kind is Kind.EPOCH:
-                self._open["generation"], self._open["before"] = event.generation, None
+            self._begin(event)
         elif kind is Kind.STABILIZED or kind is Kind.TARGET:
             begun = self._under_way(event)
             begun["joined"], begun["generation"] = event.at, event.generation
             begun["members"] = event.members
-            begun["waited"] = self._waits.ended(event.at, begun.get("member", ""))
+            if self._waits is not None:
+                begun["waited"] = self._waits.ended(event.at, begun.get("member", ""))
             if kind is Kind.TARGET:
                 self._close(event.at)
         elif kind is Kind.ASSIGNED:
@@ -250,6 +255,18 @@ class Story:
             self._close(event.at)
         elif kind is Kind.EMPTY:
             self._close(None)
+
+    def _begin(self, event: Event) -> None:
+        """A rebalance begins: of a classic group, or of one of KIP-848, where nobody waits."""
+        self._close(None)
+        begun = self._open = self._begun(event)
+        if event.kind is Kind.EPOCH:
+            begun["generation"], begun["before"], self._waits = event.generation, None, None
+            return
+        self._waits = Waits(self.rounds)
+        begun["joins"] = self._waits.joins
+        if begun["cause"] in _BEGUN_BY_JOIN and begun["certain"]:
+            self._waits.begun_by(begun["instance"] or begun["member"], event.at)
 
     def _under_way(self, event: Event) -> dict[str, Any]:
         """The fields of the open rebalance; of a new one if no line told its beginning."""
@@ -415,6 +432,11 @@ class Story:
             "began": event.at,
             "place": event.place,
         }
+
+
+def _rebalance(fields: dict[str, Any]) -> Rebalance:
+    joins: Mapping[str, Join] = fields.pop("joins", {})
+    return Rebalance(**fields, joins=in_order(joins.values()))
 
 
 def _is_vague(begun: Mapping[str, Any]) -> bool:

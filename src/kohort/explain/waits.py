@@ -1,6 +1,7 @@
-"""Members that a coordinator waited for while the members of a group joined.
+"""When the members of a group joined, and the members that the coordinator waited for.
 
-In: the events of one round, in their order. Out: `Waited` values. Must not know: other rounds.
+In: the events of one round, in their order. Out: `Join` and `Waited` values. Must not know: the
+lines, the rebalance that comes of a round.
 
 The coordinator ends the wait when the last member has joined, or was removed. So a member that
 joined, left or expired in the moment of the end is the one that was waited for. kohort's history
@@ -10,12 +11,14 @@ the same moment bounds it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from kohort.explain.amounts import Known
 from kohort.explain.events import Event, Kind
-from kohort.explain.rebalances import Ending, Waited
+from kohort.explain.rebalances import Ending, Join, Rebalance, Waited
 
 _ENDINGS: Final = {
     Kind.REJOINED: Ending.LAST,
@@ -24,34 +27,109 @@ _ENDINGS: Final = {
     Kind.EXPIRED: Ending.EXPIRED,
     Kind.LEFT: Ending.LEFT,
 }
-ENDS_WAITS: Final = frozenset({*_ENDINGS, Kind.REMOVED_LATE, Kind.LEADER_REPLACED})
-"""Kinds of events that end a wait for members."""
+OF_ROUNDS: Final = frozenset({*_ENDINGS, Kind.REMOVED_LATE, Kind.LEADER_REPLACED, Kind.DELIVERED})
+"""Kinds of events about the members of a round."""
 _MOMENT_S: Final = 0.1
 """The coordinator ends a wait so soon after the last member."""
 _MOST: Final = 5
+_MOST_JOINS: Final = 100_000
+"""Joins that all groups keep together, those of the last rounds."""
+_MOST_OF_ROUND: Final = 1_000
+
+
+class Rounds:
+    """The joins of the last rounds of all groups: the oldest rounds are dropped."""
+
+    def __init__(self) -> None:
+        self._rounds: deque[dict[str, Join]] = deque()
+        self._kept = 0
+
+    def begin(self) -> dict[str, Join]:
+        """The joins of a new round, by member: none yet."""
+        self._rounds.append({})
+        self._take()
+        return self._rounds[-1]
+
+    def note(self, joins: dict[str, Join], join: Join) -> None:
+        """Keep what is known of one member of a round."""
+        if join.member not in joins:
+            if len(joins) >= _MOST_OF_ROUND:
+                return
+            self._take()
+        joins[join.member] = join
+
+    def _take(self) -> None:
+        self._kept += 1
+        while self._kept > _MOST_JOINS and len(self._rounds) > 1:
+            old = self._rounds.popleft()
+            self._kept -= 1 + len(old)
+            old.clear()
 
 
 @dataclass(slots=True)
 class Waits:
-    """Follows one round."""
+    """Follows one round.
 
+    Attributes:
+        joins: by member, those that the sources tell.
+    """
+
+    rounds: Rounds
+    joins: dict[str, Join] = field(default_factory=dict)
     _last: Event | None = None
     _dropped: list[Waited] = field(default_factory=list)
 
-    def feed(self, event: Event) -> None:
-        """Take the next event of the round; its kind is in `ENDS_WAITS`."""
-        if event.kind is Kind.REMOVED_LATE:
+    def __post_init__(self) -> None:
+        self.joins = self.rounds.begin()
+
+    def feed(self, event: Event, *, under_way: bool = True) -> None:
+        """Take the next event; its kind is in `OF_ROUNDS`.
+
+        Args:
+            event: the event.
+            under_way: whether the leader has not assigned yet.
+        """
+        if event.kind is Kind.DELIVERED:
+            self._delivered(event)
+        elif not under_way:
+            return
+        elif event.kind is Kind.REMOVED_LATE:
             self._drop(*names_in(event.details.get("list", "")))
         elif event.kind is Kind.LEADER_REPLACED:
             self._drop(event.instance or event.member)
         else:
             self._last = event
+            ending = _ENDINGS[event.kind]
+            self._note(event, None if ending is Ending.LAST else ending)
+
+    def begun_by(self, member: str, at: float | None) -> None:
+        """The round began with the JoinGroup of this member."""
+        if member and at is not None:
+            self.rounds.note(self.joins, Join(member=member, asked=at))
+
+    def _delivered(self, event: Event) -> None:
+        known = self.joins.get(event.instance or event.member)
+        if known is not None and known.assigned is None:
+            self.rounds.note(self.joins, replace(known, assigned=event.at))
+
+    def _note(self, event: Event, ending: Ending | None) -> None:
+        name = event.instance or event.member
+        if not name or event.at is None:
+            return
+        known = self.joins.get(name) or Join(member=name)
+        if ending is None:
+            known = replace(known, asked=event.at, ending=None, gone=None)
+        else:
+            known = replace(known, ending=ending, gone=event.at)
+        self.rounds.note(self.joins, known)
 
     def _drop(self, *names: str) -> None:
         known = {each.member for each in self._dropped}
         for name in names:
             if name and name not in known and len(self._dropped) < _MOST:
                 self._dropped.append(Waited(name, Ending.DROPPED, Known.MEASURED))
+            if name:
+                self.rounds.note(self.joins, Join(member=name, ending=Ending.DROPPED))
 
     def ended(self, at: float | None, begun_by: str) -> tuple[Waited, ...]:
         """The members that the coordinator waited for until this time; empty if none is known.
@@ -70,6 +148,68 @@ class Waits:
         if not name or (last.member == begun_by and not measured):
             return ()
         return (Waited(name, ending, Known.MEASURED if measured else Known.BOUNDED),)
+
+
+def in_order(joins: Iterable[Join]) -> tuple[Join, ...]:
+    """The members in the order in which the wait for each of them ended."""
+
+    def end(join: Join) -> float:
+        times = (join.asked, join.gone, join.joined)
+        return next((at for at in times if at is not None), float("inf"))
+
+    return tuple(sorted(joins, key=end))
+
+
+def earlier(join: Join, seconds: float) -> Join:
+    """The join in the times of a clock that is behind by so many seconds."""
+
+    def moved(at: float | None) -> float | None:
+        return None if at is None else at - seconds
+
+    return replace(
+        join,
+        noticed=moved(join.noticed),
+        asked=moved(join.asked),
+        joined=moved(join.joined),
+        assigned=moved(join.assigned),
+        gone=moved(join.gone),
+    )
+
+
+def joins_of_clients(told: Iterable[Rebalance]) -> list[Join]:
+    """The joins in the rows of several clients about one rebalance."""
+    return [
+        Join(
+            member=each.instance or each.member or each.client,
+            noticed=each.began,
+            asked=each.asked,
+            joined=each.joined,
+            assigned=each.assigned,
+        )
+        for each in told
+        if each.instance or each.member or each.client
+    ]
+
+
+def with_clients_joins(joins: Iterable[Join], told: Iterable[Join]) -> tuple[Join, ...]:
+    """The joins of a coordinator, completed by those of clients.
+
+    A coordinator's times go first: clients have clocks of their own.
+    """
+    found = {each.member: each for each in joins}
+    for each in told:
+        known = found.get(each.member)
+        found[each.member] = (
+            each
+            if known is None
+            else replace(
+                known,
+                noticed=each.noticed,
+                asked=each.asked if known.asked is None else known.asked,
+                assigned=each.assigned if known.assigned is None else known.assigned,
+            )
+        )
+    return in_order(found.values())
 
 
 def names_in(listed: str) -> list[str]:

@@ -95,7 +95,7 @@ function takeGroup(event) {
   if (shown !== values.group) {
     shown = values.group;
     find("#timeline").replaceChildren();
-    timeline = new Timeline(find("#timeline"), values.picture, show);
+    timeline = new Timeline(find("#timeline"), values.picture, (place) => markRow(find(`#r${place}`)));
     whatif.take(tried);
   } else timeline.take(values.picture);
   find("#findings").replaceChildren(...values.findings.map((each) => note(
@@ -112,6 +112,18 @@ function takeGroup(event) {
   )));
 }
 
+/** A button with the time of a rebalance; it shows the rebalance in detail. */
+function opener(each, place) {
+  const button = element("button", "link", timeline.data.clock(each.began, 1));
+  button.type = "button";
+  button.title = "In detail";
+  button.addEventListener("click", () => {
+    timeline.choose(place);
+    timeline.detail.root.scrollIntoView({ block: "center" });
+  });
+  return button;
+}
+
 /** The last rebalances, the newest first. */
 function drawRebalances() {
   const all = timeline.data.rebalances, body = find("#rebalances tbody");
@@ -119,8 +131,7 @@ function drawRebalances() {
   const drawn = new Map([...body.rows].map((row) => [row.dataset.told, row]));
   const wanted = all.slice(first).map((each, place) => {
     const told = `${first + place} ${each.told}`;
-    const when = timeline.data.clock(each.began, 1);
-    const row = drawn.get(told) ?? line([when, ...each.cells], 2, 3, 5);
+    const row = drawn.get(told) ?? line([opener(each, first + place), ...each.cells], 2, 3, 5);
     row.dataset.told = told;
     row.id = `r${first + place}`;
     return row;
@@ -128,15 +139,6 @@ function drawRebalances() {
   const same = wanted.length === body.rows.length
     && wanted.every((row, place) => row === body.rows[place]);
   if (!same) body.replaceChildren(...wanted);
-}
-
-/** Show the row of a rebalance. */
-function show(place) {
-  for (const row of document.querySelectorAll("#rebalances .chosen")) row.className = "";
-  const row = document.getElementById(`r${place}`);
-  if (!row) return;
-  row.className = "chosen";
-  row.scrollIntoView({ block: "nearest" });
 }
 
 function connect() {

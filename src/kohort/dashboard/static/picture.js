@@ -153,6 +153,27 @@ class Picture {
     return [when, `${this.name(row)}: ${what}`, generation, lag].filter(Boolean).join("  ");
   }
 
+  /** What a rebalance changed: for each partition with an owner its last owner before, and its owner
+   * behind the rebalance; null if there is none. In the order of the rows. */
+  changes(place) {
+    const each = this.rebalances[place], next = this.rebalances[place + 1], found = [];
+    const until = next ? next.began : Infinity, since = this.rebalances[place - 1]?.ended ?? -Infinity;
+    const gives = next && /second round/.test(next.cause);
+    for (const partition of this.order) {
+      const lane = this.lanes[partition], open = this.present.get(partition);
+      const pieces = open ? [...lane, [open[0], Infinity, open[1]]] : lane;
+      const old = pieces[bisect(pieces, each.began, (piece) => piece[0]) - 1];
+      let now = pieces[bisect(pieces, until, (piece) => piece[0]) - 1];
+      if (now && now === old) {
+        const gone = now[1] <= each.ended || (gives && now[1] <= until);
+        if (gone) now = undefined;
+        if (gone && now === undefined && old[1] <= Math.min(since, each.began - CLOSE_MS)) continue;
+      }
+      if (old || now) found.push({ partition, before: old ? old[2] : null, after: now ? now[2] : null });
+    }
+    return found;
+  }
+
   /** The lag of the group at a time, in words; empty if it is not known. */
   behind(at) {
     const place = bisect(this.lag, at, (point) => point[0]);

@@ -5,11 +5,21 @@
    HTML. Must not know: how rows are drawn. */
 
 const LIVE_MS = 600000, TICK_MS = 200;
-const HELP = "Arrows: move to the next row or change. Enter: the rebalance in the table. + and −: "
+const HELP = "Arrows: move to the next row or change. Enter: the rebalance in detail. + and −: "
   + "zoom. 0: all. [ and ]: earlier, later. M: partitions or members. F: all rows at once.";
 
+/** Mark a row of a table; the table is scrolled to the row, the page is not. */
+function markRow(row) {
+  if (!row) return;
+  for (const marked of row.parentElement.querySelectorAll(".chosen")) marked.classList.remove("chosen");
+  row.classList.add("chosen");
+  const box = row.closest(".long");
+  if (box) box.scrollTop = row.offsetTop - box.offsetTop - box.clientHeight / 2;
+}
+
 class Timeline extends TimelineCanvas {
-  /** host: an empty element; message: the whole picture; go: called with a rebalance's number. */
+  /** host: an empty element; message: the whole picture; go: called with the number of a rebalance
+   * that is shown in detail. */
   constructor(host, message, go) {
     super();
     this.go = go;
@@ -23,8 +33,10 @@ class Timeline extends TimelineCanvas {
 
   /** Take a further message. */
   take(message) {
-    const rows = this.data.rows, lag = this.data.lag.length;
+    const rows = this.data.rows, lag = this.data.lag.length, { place } = this.detail;
     this.data.take(message);
+    if (message.whole) this.detail.show(null);
+    else if (place !== null && place >= message.from) this.detail.show(place);
     if (this.data.rows !== rows || !this.data.lag.length !== !lag) this.resize();
     else this.later();
   }
@@ -65,6 +77,7 @@ class Timeline extends TimelineCanvas {
     this.told = make(host, "div", "told");
     this.told.setAttribute("aria-live", "polite");
     this.told.textContent = HELP;
+    this.detail = new RebalanceDetail(host, this.data);
     this.listen();
     this.theme();
     if (this.data.live) this.ticks = setInterval(() => this.tick(host), TICK_MS);
@@ -202,7 +215,13 @@ class Timeline extends TimelineCanvas {
 
   open_at(at) {
     const place = this.data.generation(at);
-    if (place >= 0) this.go(place);
+    if (place >= 0) this.choose(place);
+  }
+
+  /** Show a rebalance in detail. */
+  choose(place) {
+    this.detail.show(place);
+    this.go(place);
   }
 
   /** Go to the next change of the row, or to the next rebalance in the row of generations. */
