@@ -8,7 +8,8 @@ from calendar import timegm
 import pytest
 
 from kohort.explain.events import Kind
-from kohort.explain.frames import framed, time_in
+from kohort.explain.frames import framed
+from kohort.explain.line_times import time_in
 from kohort.explain.reading import LogReader
 
 NOON = float(timegm((2026, 3, 1, 12, 0, 0)))
@@ -52,6 +53,31 @@ LINES = {
     "zap": f'2026-03-01T12:00:00.250Z\tinfo\tkzap.go:9\t{TEXT}\t{{"resource": {{"a": 1}}}}',
     "winston": json.dumps({"msg": f'INFO {TEXT} {{"timestamp":"2026-03-01T12:00:00.250Z"}}'}),
     "kibana's table": "\tMar 1, 2026 @ 12:00:00.250\t" + json.dumps({"msg": TEXT}),
+    "quoted in a mail": f"> [2026-03-01 12:00:00,250] INFO {TEXT}",
+    "a web page": f"[2026-03-01 12:00:00,250] INFO {TEXT} (kafka.coordinator.group.X)<br>",
+    "a row of a table": f"| [2026-03-01 12:00:00,250] INFO {TEXT} |",
+    "a context behind the logger": f"[2026-03-01 12:00:00,250] INFO {TEXT} (kafka.x.X) {{a=b}}",
+    "a zone behind a space": f"2026-03-01 14:00:00.250 +0200 INFO {TEXT}",
+    "a colon before the milliseconds": f"2026-03-01 12:00:00:250 INFO {TEXT}",
+    "dots in the date": f"2026.03.01 12:00:00.250 INFO {TEXT}",
+    "no marks in the date": f"20260301 12:00:00.250 INFO {TEXT}",
+    "no marks at all": f"20260301T120000.250Z INFO {TEXT}",
+    "german, short": f"1.3.26 12:00:00,250 INFO {TEXT}",
+    "german": f"1. März 2026 12:00:00,250 INFO {TEXT}",
+    "french": f"01-mars-2026 12:00:00.250 INFO {TEXT}",
+    "the year last": f"Sun Mar  1 12:00:00.250 UTC 2026 {TEXT}",
+    "a narrow space": f"Mar 1, 2026, 12:00:00.250\u202fPM {TEXT}",
+    "milliseconds in front": f"{int(NOON)}250 INFO {TEXT}",
+    "journald's json": json.dumps({"__REALTIME_TIMESTAMP": f"{int(NOON)}250000", "MESSAGE": TEXT}),
+    "datadog": json.dumps(
+        {"attributes": {"message": TEXT, "timestamp": "2026-03-01T12:00:00.250Z"}}
+    ),
+    "azure": json.dumps({"TimeGenerated": "2026-03-01T12:00:00.250Z", "LogEntry": TEXT}),
+    "opentelemetry": json.dumps(
+        {"timeUnixNano": f"{int(NOON)}250000000", "body": {"stringValue": TEXT}}
+    ),
+    "logback's json": json.dumps({"timestamp": f"{int(NOON)}250", "formattedMessage": TEXT}),
+    "librdkafka behind a local time": f"2026-03-01 20:00:00|{int(NOON)}.250|JOIN|x| {TEXT}",
     "librdkafka": f"%7|{int(NOON)}.250|JOIN|rdkafka#consumer-1| [thrd:main]: {TEXT}",
 }
 
@@ -87,11 +113,14 @@ def test_times_without_a_date(text: str, at: float | None) -> None:
 def test_a_date_that_may_be_of_two_days_is_no_date() -> None:
     assert time_in("03/01/2026 12:00:00.5 x") == (43_200.5, False)
     assert time_in("13/02/2026 12:00:00 x") == time_in("02-13-2026 12:00:00 x")
+    assert time_in("2/13/26, 12:00:00 PM x") == time_in("2/13/2026 12:00:00 x")
+    assert time_in("02/03/26 12:00:00 x") == (43_200, False)
+    assert time_in("3/3/2026 12:00:00 x")[1]
 
 
 def test_a_line_of_a_spreadsheet_or_of_a_web_page_is_read() -> None:
     reader = LogReader("export.csv")
-    quoted = f'"{LINES["kafka"]}",'
+    quoted = f'1772366400250,"{LINES["kafka"]}",'
     escaped = "kafka  | Group &quot;g&quot; coordinator is b"
     events = reader.read(1, quoted) + reader.read(2, escaped)
     assert [(event.kind, event.group) for event in events] == [

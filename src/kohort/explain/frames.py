@@ -10,79 +10,61 @@ from __future__ import annotations
 
 import json
 import re
-from calendar import timegm
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from html import unescape
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-_DATE_TIME: Final = re.compile(
-    r"((?:19|20)\d\d[-/](?:0[1-9]|1[0-2])[-/](?:0[1-9]|[12]\d|3[01])[ T]\d\d:\d\d:\d\d)"
-    r"(?:[.,](\d{1,9}))?(Z|[+-]\d\d:?\d\d)?",
-    re.ASCII,
-)
-_MONTHS: Final = (
-    *("Jan", "Feb", "Mar", "Apr", "May", "Jun"),
-    *("Jul", "Aug", "Sep", "Oct", "Nov", "Dec"),
-)
-_OTHER_DATE: Final = re.compile(
-    rf"(?:(?P<day>\d{{1,2}})[ /-](?P<month>{'|'.join(_MONTHS)})[a-z]*[ /-](?P<year>(?:19|20)\d\d)|"
-    rf"(?P<month2>{'|'.join(_MONTHS)})[a-z]* (?P<day2>\d{{1,2}})(?:st|nd|rd|th)?,? "
-    r"(?P<year2>(?:19|20)\d\d)|"
-    r"(?P<first>\d\d)(?P<mark>[./-])(?P<second>\d\d)(?P=mark)(?P<year3>(?:19|20)\d\d))[ ,:T@]+"
-    r"(?P<clock>\d{1,2}:\d\d:\d\d)(?:[.,](?P<rest>\d{1,9}))?(?: (?P<half>[AP]M))?",
-    re.ASCII,
-)
-"""Dates with a month's name, or with the year at the end."""
-_SHORT_YEAR: Final = re.compile(
-    r"(?<![\d/])(\d\d/(?:0[1-9]|1[0-2])/(?:0[1-9]|[12]\d|3[01]) \d\d:\d\d:\d\d)(?:[.,](\d{1,9}))? "
-    r"(?:TRACE|DEBUG|INFO|WARN|ERROR|FATAL) ",
-    re.ASCII,
-)
-"""The default pattern of Spark's loggers."""
-_EPOCH: Final = re.compile(r"(?<![\d.])(\d{10})\.(\d{3,6})(?!\d)")
-_CLOCK: Final = re.compile(
-    r"(?<![\d:])(\d{1,2}):(\d\d):(\d\d)(?:[.,](\d{1,6}))?(?: ([AP]M))?(?![:\d])"
-)
-_KAFKA: Final = re.compile(
-    r"\[(20\d\d-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01]) \d\d:\d\d:)", re.ASCII
-)
-"""The beginning of a line in the default pattern of Kafka's loggers, as most lines are."""
+from kohort.explain.line_times import kafka_minute, time_in, told_time
+
 _LEVELS: Final = ("INFO ", "WARN ", "ERROR ", "DEBUG ", "TRACE ", "FATAL ")
 _SECONDS: Final = {f"{number:02},": number for number in range(100)}
 _MILLIS: Final = {f"{number:03}": number / 1_000 for number in range(1_000)}
 _KAFKA_ENDS: Final = (" (kafka.", " (org.apache.")
-_MONTH_NUMBERS: Final = {name: number for number, name in enumerate(_MONTHS, 1)}
-_YEAR_2001: Final = 1e9
-_YEAR_2286: Final = 1e10
 _FRAME_LENGTH: Final = 160
 """A time stands in the first characters of a line."""
 _COMPOSE: Final = re.compile(r"([A-Za-z0-9][\w.@-]*) +\| (?=\S)")
 _POD: Final = re.compile(r"\[?pod/([^\s\]]+)\]? ")
 _LOGGER: Final = re.compile(
-    r"\((?:[a-z]\w*\.)+[\w$]+(?::\d+)?\)(?:\s*\[[^\]]*\]?| - \w+=.*)?[\"'`*]*,?$|"
+    r"\((?:[a-z]\w*\.)+[\w$]+(?::\d+)?\)(?:\s*\[[^\]]*\]?|\s*\{[^{}]*\}| - \w+=.*)?[\"'`*]*,?$|"
     r"\((?:kafka|org\.apache)\.[\w.$]*$"
 )
 """The logger behind a message, with the thread or with pairs such as ``app=connect`` behind it; a
 line that was cut has a part of the logger."""
+_AROUND: Final = re.compile(r"(?: *(?:<br ?/?>|\|))+$")
+"""The end of a line of a web page, or of a row of a table in Markdown."""
 _COLOURS: Final = re.compile(r"\x1b\[[\d;]*[A-Za-z]")
 _MESSAGES: Final = (
     *("message", "msg", "log", "MESSAGE", "textPayload", "@message", "short_message", "line"),
     *("body", "content", "text", "event", "_raw", "Message", "RenderedMessage", "@m", "@mt"),
     *("LogMessage", "logMessage", "LogEntry", "Log", "full_message"),
+    *("raw", "formattedMessage", "Body"),
 )
-_INNER: Final = ("jsonPayload", "fields", "_source", "data", "event", "result", "message", "log")
+_INNER: Final = (
+    "jsonPayload",
+    "fields",
+    "_source",
+    "data",
+    "event",
+    "result",
+    "message",
+    "log",
+    "attributes",
+    "content",
+    "body",
+)
 """Objects in a JSON line that may hold the message."""
 _OWN_MESSAGES: Final = _MESSAGES[:8]
 """An object behind a text has the message itself only under one of these names."""
-_INNER_MESSAGES: Final = (*_MESSAGES, "reason")
+_INNER_MESSAGES: Final = (*_MESSAGES, "reason", "stringValue")
 """A service of rebalance logs keeps a coordinator's line as the reason in an object."""
 _LOGFMT: Final = re.compile(r'([\w.@]+)=("(?:[^"\\]|\\.)*"|\S+)')
 """The pairs of a line as Go's loggers write it: ``level=info msg="joining group" group=g``."""
 _TIMES: Final = (
     *("@timestamp", "timestamp", "time", "ts", "timeMillis", "asctime", "datetime", "date"),
     *("eventTime", "@t", "timestamp_ms"),
+    *("Timestamp", "TimeGenerated", "TimeGenerated [UTC]", "_time", "timeUnixNano"),
+    "__REALTIME_TIMESTAMP",
 )
 
 
@@ -110,6 +92,8 @@ def framed(line: str) -> Framed:
         stripped = _COLOURS.sub("", stripped)
     if "&quot;" in stripped or "&lt;" in stripped or "&#" in stripped:
         stripped = unescape(stripped)
+    if stripped.endswith((">", "|")):
+        stripped = _AROUND.sub("", stripped)
     source = ""
     if (compose := _COMPOSE.match(stripped)) or (compose := _POD.match(stripped)):
         source, stripped = compose[1], stripped[compose.end() :]
@@ -130,7 +114,7 @@ def kafkas(line: str) -> Framed | None:
         line: ends with a bracket.
     """
     if line[24:26] == "] " and line.startswith(_LEVELS, 26):
-        minute, begin = _kafka_minute(line[:18]), line.rfind(" (")
+        minute, begin = kafka_minute(line[:18]), line.rfind(" (")
         second, millis = _SECONDS.get(line[18:21]), _MILLIS.get(line[21:24])
         if minute is None or second is None or millis is None:
             return None
@@ -147,17 +131,17 @@ def _before_json(text: str, found: Mapping[str, Any], source: str) -> Framed:
         whole = _from_json(found, source)
         return whole if whole.at is not None else whole._replace(at=at, dated=dated)
     if not dated:
-        at, dated = _told_time(_first(found, _TIMES))
+        at, dated = told_time(_first(found, _TIMES))
     return Framed(_without_logger(text), at, dated, source, found)
 
 
 def _from_json(found: Mapping[str, Any], source: str) -> Framed:
     text = str(_first(found, _MESSAGES, _INNER_MESSAGES))
     inner = framed(text) if text else Framed("")
-    at, dated = (inner.at, inner.dated) if inner.dated else _told_time(_first(found, _TIMES))
+    at, dated = (inner.at, inner.dated) if inner.dated else told_time(_first(found, _TIMES))
     if at is None and isinstance(instant := found.get("instant"), dict):
         # log4j's JsonLayout
-        at, dated = _told_time(instant.get("epochSecond"))
+        at, dated = told_time(instant.get("epochSecond"))
         nanos = instant.get("nanoOfSecond")
         at = at + nanos / 1e9 if at is not None and isinstance(nanos, int) else at
     fields = {**found, **inner.fields} if inner.fields else found
@@ -205,82 +189,6 @@ def same_source_time(frame: Framed, lines: Iterable[str]) -> Framed:
         if before.at is not None:
             return frame._replace(at=before.at, dated=before.dated)
     return frame
-
-
-def time_in(text: str) -> tuple[float | None, bool]:
-    """The last time with a date in a text, else one without a date; and whether it has a date."""
-    dates = _DATE_TIME.findall(text)
-    if dates:
-        return _instant(*dates[-1]), True
-    epoch = _EPOCH.search(text)
-    if epoch is not None:
-        return int(epoch[1]) + int(epoch[2].ljust(6, "0")) / 1e6, True
-    short = _SHORT_YEAR.search(text)
-    if short is not None:
-        return _instant(f"20{short[1]}", short[2], ""), True
-    other = _OTHER_DATE.search(text)
-    if other is not None and (at := _other_date(other)) is not None:
-        return at, True
-    clock = _CLOCK.search(text)
-    if clock is None:
-        return None, False
-    hour = int(clock[1]) % 12 + 12 * (clock[5] == "PM") if clock[5] else int(clock[1])
-    seconds = hour * 3_600 + int(clock[2]) * 60 + int(clock[3])
-    return seconds + int((clock[4] or "0").ljust(6, "0")) / 1e6, False
-
-
-def _other_date(found: re.Match[str]) -> float | None:
-    """The time; None if day and month cannot be told apart, or there is no such day."""
-    year = int(found["year"] or found["year2"] or found["year3"])
-    if found["mark"]:
-        first, second = int(found["first"]), int(found["second"])
-        if first <= 12 and second <= 12 and first != second and found["mark"] != ".":
-            return None
-        day, month = (first, second) if first > 12 or found["mark"] == "." else (second, first)
-    else:
-        day = int(found["day"] or found["day2"])
-        month = _MONTH_NUMBERS[found["month"] or found["month2"]]
-    hour, minute, second = map(int, found["clock"].split(":"))
-    if found["half"]:
-        hour = hour % 12 + 12 * (found["half"] == "PM")
-    if not 1 <= month <= 12 or not 1 <= day <= 31:
-        return None
-    whole = timegm((year, month, day, hour, minute, second))
-    return whole + int((found["rest"] or "0").ljust(9, "0")) / 1e9
-
-
-def _told_time(told: object) -> tuple[float | None, bool]:
-    """The time in a field of a JSON line: text, or seconds or milliseconds since 1970."""
-    if isinstance(told, int | float) and not isinstance(told, bool):
-        for unit in (1, 1_000):
-            if _YEAR_2001 <= told / unit < _YEAR_2286:
-                return told / unit, True
-        return None, False
-    return time_in(str(told))
-
-
-def _instant(told: str, rest: str, zone: str) -> float:
-    whole = _second(told)
-    if zone and zone != "Z":
-        digits = zone[1:].replace(":", "")
-        offset = int(digits[:2]) * 3_600 + int(digits[2:]) * 60
-        whole -= offset if zone[0] == "+" else -offset
-    return whole + int(rest.ljust(9, "0")) / 1e9 if rest else float(whole)
-
-
-@lru_cache(maxsize=1_024)
-def _kafka_minute(beginning: str) -> int | None:
-    """The minute in the beginning of a line; None if the line has another pattern."""
-    found = _KAFKA.fullmatch(beginning)
-    return None if found is None else _second(f"{found[1]}00")
-
-
-@lru_cache(maxsize=1_024)
-def _second(told: str) -> int:
-    """Seconds since 1970; most lines of a log share theirs with the line before."""
-    day, clock = (told[:4], told[5:7], told[8:10]), told[11:].split(":")
-    year, month, date, hour, minute, second = map(int, (*day, *clock))
-    return timegm((year, month, date, hour, minute, second))
 
 
 def _without_logger(text: str) -> str:

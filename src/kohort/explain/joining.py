@@ -26,6 +26,8 @@ _LATE_S: Final = 0.5
 """Joins and stops that begin so long after a complete generation are no part of its rebalance."""
 _AT_ONCE_S: Final = 0.25
 """The coordinator answers all members at once when the leader has assigned."""
+_HEARTBEAT_S: Final = 3.0
+"""The default of ``heartbeat.interval.ms`` in all clients."""
 _VAGUE: Final = frozenset({Cause.OTHERS, Cause.UNTOLD})
 _GONE: Final = frozenset({Cause.EXPIRED, Cause.LEFT, Cause.POLL_EXPIRED, Cause.GONE})
 
@@ -96,15 +98,19 @@ def _with_singles(
 
 
 def _at_once(told: list[Rebalance], each: Rebalance) -> bool:
-    """Whether another client got its partitions in the same moment: the leader had assigned."""
-    if each.assigned is None or each.side is not Side.CLIENT:
+    """Whether another client got its partitions in the same moment: the leader had assigned.
+
+    Two clients that had not joined at the end of their logs share a rebalance, too, if they began
+    within a heartbeat: in that time each client learns that the group rebalances.
+    """
+    if each.side is not Side.CLIENT or any(_client(other) == _client(each) for other in told):
         return False
-    first = told[0].assigned
-    return (
-        first is not None
-        and each.assigned - first <= _AT_ONCE_S
-        and all(_client(other) != _client(each) for other in told)
-    )
+    first = told[0]
+    if each.assigned is not None:
+        return first.assigned is not None and each.assigned - first.assigned <= _AT_ONCE_S
+    both = each.began is not None and first.began is not None
+    open_end = each.joined is None and first.joined is None and first.assigned is None
+    return both and open_end and (each.began or 0) - (first.began or 0) <= _HEARTBEAT_S
 
 
 def _client(row: Rebalance) -> str:
@@ -127,7 +133,8 @@ def _of_clients(told: list[Rebalance], seen: set[str]) -> Rebalance:
     late, new = bool(seen), {_client(each) for each in clients} - seen
     seen |= new
     asked = {_client(each): each for each in clients if each.asked is not None}
-    if len(asked) > 1 and not row.waited:
+    complete = row.joined is not None or row.assigned is not None
+    if complete and len(asked) > 1 and not row.waited:
         how = Known.MEASURED if row.members == len(asked) else Known.BOUNDED
         last = max(asked.values(), key=lambda each: each.asked or 0.0)
         name = last.instance or last.member or last.client

@@ -15,7 +15,10 @@ _CONTEXT: Final = re.compile(
     r"\[(?:Consumer|Worker|Producer|Streams) (?:instanceId=([^,\]]*), )?clientId=([^,\]]*), "
     r"groupId=([^\]]*)\]"
 )
-_RDKAFKA: Final = re.compile(r"([\w.-]+#consumer-\d+)\b")
+_RDKAFKA: Final = re.compile(r"(?:(?<=\|)[^|\[]*|[\w.-]+)#consumer-\d+\b")
+"""librdkafka's name of a client; between its marks, the client id may have spaces."""
+_SPRING: Final = re.compile(r"([^\s:]+): partitions (?:assigned|revoked|lost):")
+"""Spring Kafka's listener names the group in front of its message, since 2.3."""
 _NOTHING: Final = frozenset({"None", "null", "none", "<nil>", "{}", "(no error)", "Success"})
 _SOME: Final = re.compile(r"^Some\((.*)\)$")
 _LONGEST_CONTEXT: Final = 300
@@ -30,7 +33,9 @@ def in_context(
         named, client, context_group = found
         group, instance = group or context_group, instance or named
     elif "#consumer-" in text and (of_librdkafka := _RDKAFKA.search(text)):
-        client = of_librdkafka[1]
+        client = of_librdkafka[0]
+    elif ": partitions " in text and (of_spring := _SPRING.search(text)):
+        group = of_spring[1]
     if frame.fields:
         beside = frame.fields.get
         group = group or str(beside("groupId") or "")

@@ -15,16 +15,17 @@ from typing import Final
 
 from kohort.explain.events import Event, Kind, Place, Side
 from kohort.explain.frames import Framed, framed, kafkas, same_source_time
+from kohort.explain.line_fields import in_fields
 from kohort.explain.line_values import in_context, plain, reason_in
 from kohort.explain.tables import TableReader
+from kohort.explain.torn_lines import TornLine, may_be_torn
 from kohort.explain.wordings.broker import versions_of
 from kohort.explain.wordings.matching import Found, understood
-from kohort.explain.wordings.other import FRANZ_GO_VALUES
 from kohort.explain.wordings.python import EITHER
 
 _MAYBE: Final = (
     *("roup", "oordinator", "eartbeat", "ember", "ebalanc", "ommit", "MAXPOLL", "poll"),
-    *("ssign", "eneration", "__consumer_offsets", " subscription"),
+    *("ssign", "eneration", "__consumer_offsets", " subscription", "revok", "artitions lost"),
 )
 """A line without any of these tells nothing about a group: most lines of a broker's log. Looking
 for plain texts takes a quarter of the time of a regular expression."""
@@ -38,8 +39,11 @@ _CERTAIN: Final = re.compile(
 _TABLES: Final = ("GROUP ", "GROUP,", "TOPIC ")
 _BLANK: Final = tuple("GT \t>|")
 """A heading of a table begins with one of these."""
-_HEAD: Final = re.compile(r"(?:[AP]M|\d) (?:org\.apache\.)?kafka\.[\w.$]+(?: [\w$<>]+)?$")
-"""The line in front of a message that Java's own logger writes: a time, a class and a method."""
+_HEAD: Final = re.compile(
+    r"(?:[AP]M|\d) (?:org\.apache\.)?kafka\.[\w.$]+(?: [\w$<>]+)?$|^\s*at [\w.$/@]+\("
+)
+"""The line in front of a message that Java's own logger writes: a time, a class and a method. Or a
+line of a stack trace."""
 _PARTITION: Final = re.compile(r"\[GroupCoordinator id=\d+ topic=\S+ partition=(\d+)\]")
 _ALIKE: Final = frozenset({"kafka-python", "aiokafka", EITHER, "Java"})
 _OF_JAVA: Final = re.compile(r"\b(?:Abstract|Consumer|Worker)Coordinator\b|apache\.kafka|o\.a\.k\.")
@@ -50,6 +54,8 @@ _CLIENTLESS: Final = frozenset(
 _UUID: Final = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}").fullmatch
 _HEX: Final = re.compile(r"[0-9a-f]{32}").fullmatch
 _DAY_S: Final = 86_400.0
+_WHOLE: Final = ("}", '"')
+"""The ends of lines of JSON."""
 _BEGINNING: Final = "] INFO ["
 _MOST_TEXT: Final = 600
 _MOST_EXAMPLES: Final = 5
@@ -57,7 +63,6 @@ _OF_CONSUMER: Final = "[Consumer "
 _MOST_REPEATED: Final = 1_000
 _MOST_HELD: Final = 1_000
 _MOST_SOURCES: Final = 10_000
-_LONGEST_TORN: Final = 1_000
 _LINES_OF_A_RECORD: Final = 5
 """A line without a time has the time of the line before, up to so many lines before."""
 _TIMELESS: Final = 100
@@ -120,8 +125,10 @@ class LogReader:
         """Lines about groups without a time since the last one with a time before it."""
         self._listed = ("", -_LINES_OF_A_RECORD)
         """The group that a line in front of a table names, and the number of that line."""
-        self._torn: tuple[int, str] | None = None
-        """A line that may go on with the next one: people paste lines that a terminal broke."""
+        self._torn: TornLine | None = None
+        """A line that may go on with the next ones: people paste lines that a terminal broke."""
+        self._java = False
+        """Whether a line was Java's."""
         self._aiokafka = False
         """Whether a line was certainly aiokafka's; it shares messages with kafka-python."""
         self._kafka_python = False
@@ -143,8 +150,9 @@ class LogReader:
             counts.cut += 1
         self._before.append(line)
         if self._torn is not None:
-            whole = self._whole(line)
-            return whole if whole is not None else [*self._alone(), *self._take(number, line)]
+            if self._torn.takes(line):
+                return []
+            return [*self._mended(), *self._take(number, line)]
         return self._take(number, line)
 
     def read_lines(self, number: int, lines: Sequence[str]) -> list[Event]:
@@ -224,27 +232,32 @@ class LogReader:
                 self._repeated.clear()
             self._repeated[text] = event
 
-    def _whole(self, line: str) -> list[Event] | None:
-        """The events of the torn line before and this one as one line; None if they are two."""
-        number, begun = self._torn or (0, "")
-        if not line or framed(line).at is not None:
-            return None
-        for between in ("", " "):
-            frame = framed(f"{begun}{between}{line}")
-            if not _is_open(frame.text) and understood(frame.text) is not None:
-                self._torn = None
-                if frame.at is None:
-                    frame = same_source_time(frame, self._before)
-                self.counts.understood += 2
-                return self._read(frame, Place(self._file, number)) or []
-        return None
-
-    def _alone(self) -> list[Event]:
-        """The events of a torn line that nothing completes."""
+    def _mended(self) -> list[Event]:
+        """The events of a torn line and of the lines that it went on with."""
         if self._torn is None:
             return []
-        (number, line), self._torn = self._torn, None
-        return self._message(number, line, last=True)
+        torn, self._torn = self._torn, None
+        number, pieces, done = torn.number, torn.pieces, 1
+        for text, count in torn.texts():
+            frame = framed(text)
+            if not _is_open(frame.text) and understood(frame.text) is not None:
+                if frame.at is None:
+                    frame = same_source_time(frame, self._before)
+                self.counts.understood += count
+                events, done = self._read(frame, Place(self._file, number)) or [], count
+                break
+        else:
+            events = self._message(number, pieces[0], last=True)
+        for place, piece in enumerate(pieces[done:], number + done):
+            events += self._whole(place, piece)
+        return events
+
+    def _whole(self, number: int, line: str) -> list[Event]:
+        """The events of a line that no other line completes."""
+        if _may_be(line):
+            return self._message(number, line, last=True)
+        self.counts.others += 1
+        return []
 
     def _take(self, number: int, line: str) -> list[Event]:
         """The events of a line that completes no other line."""
@@ -257,8 +270,8 @@ class LogReader:
         if not _may_be(line):
             counts.others += 1
             return []
-        if not line.endswith(")") and _is_open(line) and len(line) < _LONGEST_TORN:
-            self._torn = number, line
+        if not line.endswith(")") and _is_open(line) and may_be_torn(line):
+            self._torn = TornLine(number, line)
             return []
         return self._message(number, line)
 
@@ -266,20 +279,27 @@ class LogReader:
         """The events of a line that may tell something; ``last``: it waits for no other line."""
         counts = self.counts
         frame = framed(line)
-        if frame.at is None and self._timeless < _TIMELESS:
+        timed = frame.at is not None
+        if not timed and self._timeless < _TIMELESS:
             frame = same_source_time(frame, self._before)
             self._timeless = 0 if frame.at is not None else self._timeless + 1
         place = Place(self._file, number)
+        ended = line.endswith(")" if line.startswith("[") else _WHOLE)
+        cut = not (last or ended) and may_be_torn(line)
+        if cut and line.startswith("[") and "[GroupCoordinator" in line:
+            self._torn = TornLine(number, line)  # a message without its end may be one, too
+            return []
         events = self._read(frame, place)
         if events is not None:
             counts.understood += 1
             counts.mixed += line.count(_BEGINNING) > 1
             return events
-        if _CERTAIN.search(line) is None or _HEAD.search(line) is not None:
-            counts.others += 1
+        certain = _CERTAIN.search(line) is not None and _HEAD.search(line) is None
+        if not last and may_be_torn(line) and (certain or (cut and timed)):
+            self._torn = TornLine(number, line)
             return []
-        if not last and len(line) < _LONGEST_TORN:
-            self._torn = number, line
+        if not certain:
+            counts.others += 1
             return []
         counts.unknown += 1
         if len(counts.examples) < _MOST_EXAMPLES:
@@ -296,9 +316,12 @@ class LogReader:
 
     def _read(self, frame: Framed, place: Place) -> list[Event] | None:
         """The events of a line; None for a message that is not known."""
-        found = understood(frame.text) or _in_pairs(frame) if frame.text else None
+        found = understood(frame.text) if frame.text else None
         if found is None:
-            return None
+            told = in_fields(frame)
+            if told is None:
+                return None
+            found, frame = told
         if found.wording.kind is _HOUSEKEEPING:
             return []
         return self._complete(self._event(found, frame, place))
@@ -313,7 +336,7 @@ class LogReader:
 
     def rest(self) -> list[Event]:
         """The events that still wait at the end of the log: no line named a group."""
-        return [*self._alone(), *self._released()]
+        return [*self._mended(), *self._released()]
 
     def _released(self) -> list[Event]:
         """The events that waited for a line with a group; none waits any more."""
@@ -341,6 +364,9 @@ class LogReader:
                 partition = _partition_in(text)
             versions = versions_of(versions, text) if wording.reasoned else versions
         else:
+            if maker == "Spring" and self._java:
+                kind = Kind.PROGRESS  # Spring repeats what Java's consumer wrote
+            self._java |= maker == "Java"
             versions, alike = None, maker in _ALIKE
             if alike:
                 maker = self._maker(maker, frame)
@@ -444,20 +470,6 @@ def _may_be(line: str) -> bool:
         if word in line:
             return True
     return False
-
-
-def _in_pairs(frame: Framed) -> Found | None:
-    """A message of franz-go; the logger wrote its values as separate fields."""
-    if "group" not in frame.fields:
-        return None
-    # Loggers sort the names, and add names of their own.
-    pairs = [f"{name}: {frame.fields[name]}" for name in FRANZ_GO_VALUES if name in frame.fields]
-    whole = f"{frame.text}; {', '.join(pairs)}"
-    for text in (whole, f"{whole}, …", f"{frame.text}; {pairs[0]}"):
-        found = understood(text)
-        if found is not None and found.fields[0] == str(frame.fields["group"]):
-            return found
-    return None
 
 
 @lru_cache(maxsize=4_096)

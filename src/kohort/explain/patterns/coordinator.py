@@ -100,6 +100,8 @@ def _found_elsewhere(story: Story) -> tuple[Event, Event] | None:
     """Two lines of one client that name different coordinators; None if there are none."""
     before: dict[tuple[str, bool], Event] = {}
     for event in story.examples.get(Kind.COORDINATOR_FOUND, []):
+        if old := event.details.get("old"):
+            return event._replace(details={"node": old}), event
         if node := _node(event):
             # A client may write one broker in two ways: with its id, and without.
             key = event.source or event.client, node.isdecimal()

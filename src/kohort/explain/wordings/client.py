@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from kohort.explain.events import Kind, Side
+from kohort.explain.wordings.frameworks import FRAMEWORKS
 from kohort.explain.wordings.java import JAVA
 from kohort.explain.wordings.java_details import JAVA_DETAILS
 from kohort.explain.wordings.librdkafka import LIBRDKAFKA
@@ -58,6 +59,7 @@ _MAKERS: Final = (
     ("kafka-go", KAFKA_GO),
     ("ruby-kafka", RUBY_KAFKA),
     ("Spark", SPARK),
+    *FRAMEWORKS,
     ("Java", (*JAVA, *JAVA_DETAILS, (Kind.JOINING, "(Re-)joining group"))),
 )
 

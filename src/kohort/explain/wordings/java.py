@@ -25,6 +25,15 @@ JAVA: Final = (
     (Kind.JOINED, f"Successfully joined group with generation {_GENERATION}"),
     (Kind.JOINED, "Successfully joined group with generation <generation>"),
     (Kind.SYNCED, f"Successfully synced group in generation {_GENERATION}"),
+    # Lines that were cut.
+    (
+        Kind.JOINED,
+        "Successfully joined group with generation Generation{generationId=<generation>, …",
+    ),
+    (
+        Kind.SYNCED,
+        "Successfully synced group in generation Generation{generationId=<generation>, …",
+    ),
     (
         Kind.CLIENT_FENCED,
         "JoinGroup failed: The group instance id <instance> has been fenced by another instance…",

@@ -20,6 +20,7 @@ _TOLD: Final = (
     (Kind.PROGRESS, 'Group "<group>" management assigned to broker :0/internal'),
     (Kind.PROGRESS, 'Group "<group>" management assigned to broker <node>/bootstrap'),
     (Kind.PROGRESS, 'Group "<group>" changing coordinator -1 -> <coordinator>'),
+    (Kind.COORDINATOR_LOST, 'Group "<group>" changing coordinator <previous> -> -1'),
     (Kind.COORDINATOR_LOST, 'Group "<group>" management reassigned from broker <old> to <node>'),
     (Kind.COORDINATOR_LOST, 'Group "<group>" GroupCoordinator response error: <reason>'),
     (Kind.COORDINATOR_LOST, "FindCoordinator response error: <reason>"),
@@ -56,6 +57,8 @@ _TOLD: Final = (
         "OffsetCommit failed for <topic> at offset <offset> in join-state <state>: <reason>",
     ),
     (Kind.COMMIT_FAILED, "OffsetCommit internal error: <reason>"),
+    # There was nothing to commit.
+    (Kind.PROGRESS, "OffsetCommit internal error: Local: No offset stored"),
     (Kind.UNSUPPORTED, "ShareGroupHeartbeat fatal error: <reason>"),
     (Kind.UNKNOWN_MEMBER, "ShareGroupHeartbeat failed due to: <reason>: will rejoin the group"),
     (Kind.COORDINATOR_LOST, "ShareGroupHeartbeat failed due to coordinator (<node>) <reason>"),

@@ -298,6 +298,15 @@ SARAMA: Final = (
     ),
     (Kind.PROGRESS, "client/coordinator requesting coordinator for <group> from <node>"),
     (
+        Kind.PROGRESS,
+        "client/coordinator requesting coordinator for consumergoup <group> from <node>",
+    ),
+    (
+        Kind.COORDINATOR_FOUND,
+        "client/coordinator coordinator for consumergoup <group> is #<id> (<node>)",
+    ),
+    (Kind.JOINING, "cluster/consumer <member> rebalance"),
+    (
         Kind.COORDINATOR_FOUND,
         "client/coordinator coordinator for consumergroup <group> is #<id> (<node>)",
     ),
@@ -398,4 +407,5 @@ RUBY_KAFKA: Final = (
     (Kind.UNKNOWN_MEMBER, "Error sending heartbeat: Kafka::IllegalGeneration"),
     (Kind.HEARTBEAT_REBALANCING, "Error sending heartbeat: Kafka::RebalanceInProgress"),
     (Kind.COORDINATOR_LOST, "Error sending heartbeat: <reason>"),
+    (Kind.COMMIT_FAILED, "Error committing offsets: <reason>"),
 )
