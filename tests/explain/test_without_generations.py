@@ -9,6 +9,7 @@ from tests.explain.test_stories import done, joins
 from kohort.explain.causes import Cause
 from kohort.explain.explaining import Explained, Explainer
 from kohort.explain.reading import LogReader
+from kohort.explain.rebalances import Ending
 
 UUID = "12345678-1234-1234-1234-12345678"
 OLD, NEW = (f"js-{UUID}000{n}" for n in (1, 2))
@@ -38,7 +39,7 @@ def subscribed(at: int, gets: str) -> list[str]:
     ]
 
 
-def kafkajs(at: int, text: str, **fields: str) -> str:
+def kafkajs(at: int, text: str, **fields: object) -> str:
     time = f"2026-03-01T10:00:{at // 1_000:02}.{at % 1_000:03}Z"
     return json.dumps(
         {"level": "INFO", "timestamp": time, "logger": "kafkajs", "message": text} | fields
@@ -107,6 +108,48 @@ def test_processes_of_kafkajs_with_one_client_id_share_a_row_with_the_new_member
     first, second = explained(kafkajs_logs()).story.rebalances
     assert (first.cause, first.member) == (Cause.UNTOLD, OLD)
     assert (second.cause, second.member, second.certain) == (Cause.NEW_MEMBER, NEW, False)
+
+
+def test_the_lines_of_kafkajs_have_partitions_assignor_and_time_of_the_join() -> None:
+    joined = "[ConsumerGroup] Consumer has joined the group"
+    told: dict[str, object] = {"groupId": "g", "groupProtocol": "RoundRobinAssigner"}
+    old, new = told | {"memberId": OLD}, told | {"memberId": NEW}
+    logs = {
+        "one.log": [
+            kafkajs(5_204, joined, **old, memberAssignment={"t": [0, 1, 2, 3]}, duration=3_030),
+            kafkajs(15_760, "[Runner] The group is rebalancing, re-joining", **old),
+            kafkajs(15_768, joined, **old, memberAssignment={"t": [0, 2]}, duration=7),
+        ],
+        "two.log": [
+            kafkajs(11_106, "[Consumer] Starting", groupId="g"),
+            kafkajs(15_773, joined, **new, memberAssignment={"t": [1, 3]}, duration=4_650),
+            kafkajs(20_000, "[Consumer] Stopped", groupId="g"),
+        ],
+    }
+    found = explained(logs)
+    first, second = found.story.rebalances
+    assert (first.assignor, round((first.assigned or 0) - (first.began or 0), 3)) == (
+        "RoundRobinAssigner",
+        3.03,
+    )
+    assert {stop.partition: round(stop.end - stop.begin, 3) for stop in second.stops} == {
+        **dict.fromkeys(("t-0", "t-2"), 0.008),
+        **dict.fromkeys(("t-1", "t-3"), 0.013),
+    }
+    assert (second.cause, second.member) == (Cause.NEW_MEMBER, NEW)
+    began = second.began or 0.0
+    asked = [(join.member, round((join.asked or 0.0) - began, 3)) for join in second.joins]
+    assert asked == [(NEW, 0.0), (OLD, 4.638)]
+    assert [(waited.member, waited.ending) for waited in second.waited] == [(OLD, Ending.LAST)]
+    owned = {(each.partition, each.owner) for each in found.story.owned}
+    assert owned >= {("t-0", "js"), ("t-3", "js in two.log")}
+
+
+def test_damaged_values_beside_a_line_of_kafkajs_are_left_out() -> None:
+    joined = "[ConsumerGroup] Consumer has joined the group"
+    bad = {"memberAssignment": {"t": "0"}, "duration": -1, "groupProtocol": None, "groupId": "g"}
+    (row,) = explained({"one.log": [kafkajs(5_204, joined, memberId=OLD, **bad)]}).story.rebalances
+    assert (row.assignor, row.stops, row.began) == ("", (), row.assigned)
 
 
 def test_rows_of_kafkajs_join_those_of_the_broker_and_no_stop_is_measured() -> None:

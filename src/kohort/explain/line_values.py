@@ -6,8 +6,9 @@ In: the frame of a line, values of its message. Out: texts. Must not know: wordi
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 from kohort.explain.frames import Framed
 
@@ -22,6 +23,7 @@ _SPRING: Final = re.compile(r"([^\s:]+): partitions (?:assigned|revoked|lost):")
 _NOTHING: Final = frozenset({"None", "null", "none", "<nil>", "{}", "(no error)", "Success"})
 _SOME: Final = re.compile(r"^Some\((.*)\)$")
 _LONGEST_CONTEXT: Final = 300
+_LONGEST_JOIN_MS: Final = 86_400_000
 
 
 def in_context(
@@ -42,6 +44,19 @@ def in_context(
         member = member or str(beside("memberId") or "")
         client = client or str(beside("clientId") or "")
     return group, member, instance, client
+
+
+def beside_kafkajs(fields: Mapping[str, Any]) -> dict[str, str]:
+    """Values beside a join of KafkaJS: partitions, assignor, milliseconds of the join."""
+    found = {}
+    if isinstance(assigned := fields.get("memberAssignment"), dict):
+        numbers = [(t, n) for t, many in assigned.items() if isinstance(many, list) for n in many]
+        found["partitions"] = ", ".join(f"{t}-{n}" for t, n in numbers if isinstance(n, int))
+    if isinstance(protocol := fields.get("groupProtocol"), str):
+        found["protocol"] = protocol
+    if isinstance(took := fields.get("duration"), int) and 0 <= took <= _LONGEST_JOIN_MS:
+        found["took_ms"] = str(took)
+    return found
 
 
 def _context_in(text: str) -> tuple[str, str, str] | None:

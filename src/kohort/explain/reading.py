@@ -16,7 +16,7 @@ from typing import Final
 from kohort.explain.events import Event, Kind, Place, Side
 from kohort.explain.frames import Framed, framed, kafkas, same_source_time
 from kohort.explain.line_fields import in_fields
-from kohort.explain.line_values import in_context, plain, reason_in
+from kohort.explain.line_values import beside_kafkajs, in_context, plain, reason_in
 from kohort.explain.tables import TableReader
 from kohort.explain.torn_lines import TornLine, may_be_torn
 from kohort.explain.wordings.broker import versions_of
@@ -372,6 +372,8 @@ class LogReader:
                 maker = self._maker(maker, frame)
             told = group and plain(group), member and plain(member), instance, client
             group, member, instance, client = in_context(frame, *told)
+            if maker == "KafkaJS" and frame.fields:
+                details = {**details, **beside_kafkajs(frame.fields)}
             if alike and ", " in group:
                 group = group.partition(", ")[0]  # the log's format goes on behind the message
         if member and not client and maker not in _CLIENTLESS:

@@ -50,6 +50,7 @@ _BEGUN_BY_JOIN: Final = frozenset(
     | {Cause.TOPICS_CHANGED, Cause.STATIC_CHANGED, Cause.SECOND_ROUND}
 )
 """The member of such a rebalance has joined when the rebalance begins."""
+_GIVES_ALL_UP: Final = frozenset({Kind.HEARTBEAT_REBALANCING, Kind.UNKNOWN_MEMBER, Kind.LEAVING})
 _LEAVES: Final = frozenset({Kind.LEAVING, Kind.PROCESS_ENDED})
 _OWNING: Final = {Kind.ADDED: True, Kind.SYNCED: True, Kind.REVOKED: False, Kind.LOST: False}
 """Whether a client owns the partitions of its line from then on, or no more."""
@@ -379,6 +380,10 @@ class Story:
             if event.generation is not None:
                 begun["generation"] = event.generation
             begun["assigned"] = event.at
+            if (took := event.details.get("took_ms")) and event.at is not None:
+                begun["asked"] = event.at - int(took) / 1_000
+                begun["began"] = min(begun["began"] or event.at, begun["asked"])
+                begun["assignor"] = event.details.get("protocol", "")
             self._keep(begun)
         elif kind is Kind.ADDED and begun is not None and "joined" in begun:
             begun["assigned"] = event.at
@@ -391,7 +396,9 @@ class Story:
         kind, at = event.kind, event.at
         if at is None:
             return
-        if kind in _OWNING:
+        if kind in _GIVES_ALL_UP and event.maker == "KafkaJS":
+            self.ownership.ended(key, at)  # an eager member, and no line tells its partitions
+        elif kind in _OWNING:
             parts = partitions_in(event.details.get("partitions", ""))
             note = self.ownership.got if _OWNING[kind] else self.ownership.gave
             note(key, parts, at)
