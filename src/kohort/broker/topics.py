@@ -92,8 +92,9 @@ class Topics:
 
     def exists(self, partition: TopicPartition) -> bool:
         """Whether there is such a partition."""
-        topic = self._log_dir.topics.get(partition.topic)
-        return topic is not None and 0 <= partition.partition < topic.partitions
+        name, number = partition
+        topic = self._log_dir.topics.get(name)
+        return topic is not None and 0 <= number < topic.partitions
 
     def log(self, partition: TopicPartition) -> PartitionLog:
         """The log of a partition.

@@ -23,9 +23,9 @@ from kohort.coordinator.member import Member, sizes_of
 from kohort.coordinator.offset_table import OffsetTable
 from kohort.coordinator.records import NO_TIMESTAMP, GroupMetadata, MemberMetadata
 from kohort.coordinator.timers import Timer, hold_timer, join_timer, session_timer, sync_timer
-from kohort.model.errors import ErrorCode, InvariantViolation
+from kohort.model.errors import NO_ERROR, ErrorCode, InvariantViolation
 from kohort.model.facts import Fact
-from kohort.model.group_state import GroupState
+from kohort.model.group_state import EMPTY, GroupState
 from kohort.model.ids import (
     GenerationId,
     GroupId,
@@ -176,13 +176,13 @@ class Group:
                 return ErrorCode.UNKNOWN_MEMBER_ID
             if known != member_id:
                 return ErrorCode.FENCED_INSTANCE_ID
-        return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
+        return NO_ERROR if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
 
     def accepts_protocols(
         self, protocol_type: ProtocolType, protocols: tuple[JoinProtocol, ...]
     ) -> bool:
         """Whether the type is the group's, and every current member supports one of these."""
-        if self.state is GroupState.EMPTY:
+        if self.state is EMPTY:
             return bool(protocol_type) and bool(protocols)
         if protocol_type != self.protocol_type:
             return False

@@ -39,7 +39,7 @@ from kohort.model.facts import (
     StaticMemberAdded,
 )
 from kohort.model.group_config import LONGEST_TEXT, NEW_MEMBER_JOIN_TIMEOUT_MS
-from kohort.model.group_state import GroupState
+from kohort.model.group_state import DEAD, PREPARING_REBALANCE, GroupState
 from kohort.model.ids import (
     NO_MEMBER,
     GroupInstanceId,
@@ -92,7 +92,7 @@ class CreationWrite:
 def join(registry: Registry, event: JoinGroup) -> None:
     """Serve a JoinGroup."""
     error = _request_error(registry, event)
-    if error is not ErrorCode.NONE:
+    if error is not NO_ERROR:
         _refuse(registry, event, error)
         return
     known = registry.groups.get(event.group_id)
@@ -127,7 +127,7 @@ def _request_error(registry: Registry, event: JoinGroup) -> ErrorCode:
         return ErrorCode.INVALID_REQUEST
     if registry.loading:
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    return ErrorCode.NONE
+    return NO_ERROR
 
 
 def _passes_gates(
@@ -143,7 +143,7 @@ def _passes_gates(
             registry.deadlines.cancel(member.session_timer)
             try_complete(registry, group)
         return False
-    if group.state is GroupState.DEAD:
+    if group.state is DEAD:
         _refuse(registry, event, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         return False
     if not group.accepts_protocols(event.protocol_type, event.protocols):
@@ -340,11 +340,12 @@ def _join_with_id(registry: Registry, group: Group, event: JoinGroup) -> None:
         if member is None or error is not NO_ERROR:
             _refuse(registry, event, error)
             return
+    if group.state is PREPARING_REBALANCE:
+        _update(registry, group, member, event)
+        try_complete(registry, group)
+        return
     changed = member.protocols != event.protocols
     match group.state:
-        case GroupState.PREPARING_REBALANCE:
-            _update(registry, group, member, event)
-            try_complete(registry, group)
         case GroupState.STABLE if changed or member.member_id == group.leader_id:
             cause = (
                 RebalanceCause.LEADER_REJOINED

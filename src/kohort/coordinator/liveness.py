@@ -36,7 +36,7 @@ from kohort.model.facts import (
     RebalanceCause,
 )
 from kohort.model.group_config import REASON_MAX_CHARS
-from kohort.model.group_state import GroupState
+from kohort.model.group_state import PREPARING_REBALANCE, GroupState
 from kohort.model.ids import NO_MEMBER, MemberId, Ticket
 from kohort.model.instants import MICROS_PER_MILLI
 
@@ -109,7 +109,7 @@ def beat_again(registry: Registry, handle: HeartbeatHandle) -> HeartbeatAnswer |
     # Instant(...) would cost a call with every heartbeat.
     if not registry.deadlines.postpone(handle.deadline, ends):  # type: ignore[arg-type]
         return None
-    return _REBALANCING if group.state is GroupState.PREPARING_REBALANCE else _ALIVE
+    return _REBALANCING if group.state is PREPARING_REBALANCE else _ALIVE
 
 
 def _heartbeat_error(  # noqa: PLR0911 - one gate a line reads better than a nest

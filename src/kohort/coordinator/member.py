@@ -134,7 +134,8 @@ def sizes_of(protocols: tuple[JoinProtocol, ...]) -> tuple[int, int]:
     for name, metadata in protocols:
         size = len(metadata)
         together += len(name) + size
-        longest = max(longest, size)
+        if size > longest:  # noqa: PLR1730 - max() takes a third of this function's time
+            longest = size
     return together, longest
 
 

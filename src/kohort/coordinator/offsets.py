@@ -23,7 +23,7 @@ from kohort.coordinator.records import CommittedOffset, OffsetRecord, Record
 from kohort.coordinator.registry import Registry, Write
 from kohort.model.errors import NO_ERROR, ErrorCode
 from kohort.model.facts import OffsetsCommitted
-from kohort.model.group_state import GroupState
+from kohort.model.group_state import COMPLETING_REBALANCE, DEAD, EMPTY
 from kohort.model.ids import Ticket, TopicPartition
 from kohort.model.instants import WallMillis
 
@@ -92,9 +92,9 @@ def _group_error(  # noqa: PLR0911 - one gate a line reads better than a nest
         if event.knows_group_id_not_found:
             return ErrorCode.GROUP_ID_NOT_FOUND
         return ErrorCode.ILLEGAL_GENERATION
-    if group.state is GroupState.DEAD:
+    if group.state is DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
-    if anonymous and group.state is GroupState.EMPTY:
+    if anonymous and group.state is EMPTY:
         return NO_ERROR
     if anonymous and not event.member_id and event.group_instance_id is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
@@ -109,7 +109,7 @@ def _member_error(registry: Registry, group: Group, event: OffsetCommit) -> Erro
             return error
     if event.generation_id != group.generation_id:
         return ErrorCode.ILLEGAL_GENERATION
-    if group.state is GroupState.COMPLETING_REBALANCE:
+    if group.state is COMPLETING_REBALANCE:
         # The member does not know its assignment yet.
         return ErrorCode.REBALANCE_IN_PROGRESS
     if event.connection >= member.commits_over:
@@ -182,7 +182,7 @@ def drop_if_never_written(registry: Registry, group: Group) -> None:
         and group.protocol_type is None
         and group.generation_id == 0
         and not group.has_reservations
-        and group.state is GroupState.EMPTY
+        and group.state is EMPTY
     ):
         del registry.groups[group.group_id]
 

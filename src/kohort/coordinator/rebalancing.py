@@ -37,7 +37,7 @@ from kohort.model.facts import (
     SubscriptionNotParsed,
 )
 from kohort.model.group_config import PENDING_MEMBER_GRACE_MS, REASON_MAX_CHARS
-from kohort.model.group_state import GroupState
+from kohort.model.group_state import PREPARING_REBALANCE, GroupState
 from kohort.model.ids import (
     GroupInstanceId,
     MemberId,
@@ -198,7 +198,7 @@ def try_complete(
 
     The initial delay lasts its full time. An expiry may end it (``even_initially``), as in Kafka 4.
     """
-    if group.state is not GroupState.PREPARING_REBALANCE:
+    if group.state is not PREPARING_REBALANCE:
         return None
     if group.parked_joins != len(group.members):
         return None

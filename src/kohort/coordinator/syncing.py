@@ -22,7 +22,7 @@ from kohort.model.facts import (
     GroupStabilized,
     RebalanceCause,
 )
-from kohort.model.group_state import GroupState
+from kohort.model.group_state import DEAD, EMPTY, PREPARING_REBALANCE, STABLE, GroupState
 from kohort.model.ids import MemberId, Ticket
 
 
@@ -90,7 +90,7 @@ def sync(registry: Registry, event: SyncGroup) -> None:
     if not group.pending_sync:
         group.pending_sync.clear()  # a table does not shrink when its entries go
         registry.deadlines.cancel(group.sync_timer)
-    if group.state is GroupState.STABLE:
+    if group.state is STABLE:
         answer = _delivered(registry, group, member, tells=registry.details())
         registry.respond(event.token, answer)
         return
@@ -111,12 +111,12 @@ def _request_error(registry: Registry, group: Group | None, event: SyncGroup) ->
     if registry.loading:
         # Kafka 4 answers COORDINATOR_LOAD_IN_PROGRESS, which ends its own Java client.
         return ErrorCode.REBALANCE_IN_PROGRESS
-    if group is None or group.state is GroupState.EMPTY:
+    if group is None or group.state is EMPTY:
         return ErrorCode.UNKNOWN_MEMBER_ID
-    if group.state is GroupState.DEAD:
+    if group.state is DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     error = group.identify(event.member_id, event.group_instance_id)
-    if error is not ErrorCode.NONE:
+    if error is not NO_ERROR:
         return error
     return _generation_error(group, event)
 
@@ -129,9 +129,9 @@ def _generation_error(group: Group, event: SyncGroup) -> ErrorCode:
         name is not None and name != group.protocol_name
     ):
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    if group.state is GroupState.PREPARING_REBALANCE:
+    if group.state is PREPARING_REBALANCE:
         return ErrorCode.REBALANCE_IN_PROGRESS
-    return ErrorCode.NONE
+    return NO_ERROR
 
 
 def _take_assignments(registry: Registry, group: Group, leader: Member, event: SyncGroup) -> None:

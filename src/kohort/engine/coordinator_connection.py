@@ -27,7 +27,7 @@ from kohort.engine.known_requests import (
     sync_shape,
 )
 from kohort.engine.not_coordinator_filter import Coordinates
-from kohort.model.errors import ErrorCode
+from kohort.model.errors import NO_ERROR
 from kohort.model.ids import ConnectionId, Token
 from kohort.model.values import shared
 from kohort.wire.apis import BY_NAME
@@ -176,15 +176,15 @@ class Connection(ServerConnection):
         commit, join, sync = self.commit, self.join, self.sync
         if commit is not None and size == commit.size and (values := commit.values(data)):
             self.commits_read = 0
-            token = self.receive_known(commit.header, values[0])
+            token = self.receive_known(commit.route, values[0])
             return commit, commit_again(commit.event, token, values[1:], knows), values[0]
         if join is not None and size == join.size and (values := join.values(data)):
             self.joins_read = 0
-            token = self.receive_known(join.header, values[0])
+            token = self.receive_known(join.route, values[0])
             return join, join_again(join.event, token, self.host, values), values[0]
         if sync is not None and size == sync.size and (values := sync.values(data)):
             self.syncs_read = 0
-            token = self.receive_known(sync.header, values[0])
+            token = self.receive_known(sync.route, values[0])
             return sync, sync_again(sync.event, token, values), values[0]
         return None
 
@@ -226,7 +226,7 @@ class LastHeartbeat(HeartbeatHandle):
     def response(self, frame: bytes, answer: HeartbeatAnswer) -> bytes:
         """The response to ``frame``, as a frame."""
         correlation_id = frame[_ID_AT:_ID_ENDS]
-        if answer.error is ErrorCode.NONE:
+        if answer.error is NO_ERROR:
             return correlation_id.join(self._alive)
         message = HeartbeatResponse(error_code=answer.error)
         return encode_response(message, self.version, self.correlation_id(frame))

@@ -348,7 +348,9 @@ class CoordinatorEngine:
                 self._run([taken], now)
                 return
             event = taken
-        self._run(self._coordinator.handle(event, now), now)
+        effects = self._coordinator.handle(event, now)
+        if effects:
+            self._run(effects, now)
 
     def _name_topics(self, received: Received) -> None:
         if type(received.request) in EVENT_MAKERS:
@@ -394,8 +396,8 @@ class CoordinatorEngine:
                     continue
                 known, version, again = owed
                 answer = effect.answer
-                if again is not None and again[0].is_stored(answer):
-                    frame = again[0].response(again[1])
+                frame = again and again[0].response(answer, again[1])
+                if frame:
                     self._send(known, known.answer_with(effect.token, frame))
                     continue
                 response = RESPONSE_MAKERS[type(answer)](answer, version)

@@ -60,13 +60,15 @@ class Shape:
 
     Attributes:
         header: the header of the first request, with its own correlation id.
+        route: key and version, as the number at the start of the request.
         size: bytes of the frame.
     """
 
-    __slots__ = ("_fixed", "_unpack", "header", "size")
+    __slots__ = ("_fixed", "_unpack", "header", "route", "size")
 
     def __init__(self, frame: Data, layout: struct.Struct, header: RequestHeader) -> None:
         self.header = header
+        self.route = header.api_key << 16 | header.api_version
         self.size = layout.size
         self._unpack = layout.unpack
         self._fixed = layout.unpack(frame)[::2]
@@ -98,12 +100,10 @@ class KnownCommit(Shape):
         self._before_id = answer[:_ANSWER_ID_AT]
         self._after_id = answer[_ANSWER_ID_ENDS:]
 
-    def is_stored(self, answer: Answer) -> bool:
-        """Whether an answer says exactly that all partitions are stored."""
-        return type(answer) is OffsetCommitAnswer and answer.partitions == self._stored
-
-    def response(self, correlation_id: int) -> bytes:
-        """The frame of an answer that ``is_stored``, for the request of that id."""
+    def response(self, answer: Answer, correlation_id: int) -> bytes | None:
+        """The frame of an answer for the request of that id; None unless all is stored."""
+        if type(answer) is not OffsetCommitAnswer or answer.partitions != self._stored:
+            return None
         return correlation_id.to_bytes(4, "big", signed=True).join(
             (self._before_id, self._after_id)
         )

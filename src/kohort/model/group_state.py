@@ -7,6 +7,7 @@ transitions, which ``kohort.coordinator.group`` holds.
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Final
 
 
 class GroupState(StrEnum):
@@ -26,3 +27,11 @@ class GroupState(StrEnum):
 
     DEAD = "Dead"
     """The group is being removed: its tombstone is being written."""
+
+
+EMPTY: Final = GroupState.EMPTY
+PREPARING_REBALANCE: Final = GroupState.PREPARING_REBALANCE
+COMPLETING_REBALANCE: Final = GroupState.COMPLETING_REBALANCE
+STABLE: Final = GroupState.STABLE
+DEAD: Final = GroupState.DEAD
+"""Names outside of the class, for hot paths: each lookup in an enum costs time."""

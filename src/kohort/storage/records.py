@@ -83,7 +83,7 @@ def build_batch(
             attributes=int(compression),
             last_offset_delta=len(records) - 1,
             base_timestamp=base_timestamp,
-            max_timestamp=max(record.timestamp for record in records),
+            max_timestamp=max([record.timestamp for record in records]),
             producer_id=producer_id,
             producer_epoch=producer_epoch,
             base_sequence=base_sequence,

@@ -111,22 +111,21 @@ def commit_again(
 
     Both came over the same connection.
     """
-    wanted = tuple(
-        [
-            (tp, _make(Position, (offset, last.leader_epoch, last.metadata)))
-            for (tp, last), offset in zip(event.offsets, offsets, strict=True)
-        ]
-    )
+    wanted, unknown = [], []
+    for (tp, (_, epoch, metadata)), offset in zip(event.offsets, offsets, strict=True):
+        wanted.append((tp, _make(Position, (offset, epoch, metadata))))
+        if not knows(tp):
+            unknown.append(tp)
     return OffsetCommit(  # by position: all fields in their order
         token,
         event.group_id,
         event.generation_id,
         event.member_id,
         event.group_instance_id,
-        wanted,
+        tuple(wanted),
         event.retention_ms,
         event.knows_group_id_not_found,
-        frozenset([tp for tp, _ in wanted if not knows(tp)]),
+        frozenset(unknown),
         event.connection,
     )
 

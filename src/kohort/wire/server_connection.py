@@ -213,15 +213,14 @@ class ServerConnection:
         self.is_idle = False
         return received
 
-    def receive_known(self, header: RequestHeader, correlation_id: int) -> Token:
+    def receive_known(self, route: int, correlation_id: int) -> Token:
         """Accept a request with bytes that the caller knows; returns its token.
 
-        It came complete, behind no incomplete request. Except for its correlation id it has the
-        header of an earlier request.
+        It came complete, behind no incomplete request. ``route`` is its key and version, as the
+        number at the start of a request; a request of this key and version was read before.
         """
-        route = self._routes[header.api_key << 16 | header.api_version]
         token: Token = self._next_token()
-        self._pending[token] = (route, correlation_id)
+        self._pending[token] = (self._routes[route], correlation_id)
         self.is_idle = False
         return token
 
