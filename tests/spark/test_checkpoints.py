@@ -115,6 +115,6 @@ def test_a_query_stops_when_its_lock_was_removed(tmp_path: Path, replaced: bool)
         assert not checkpoint.is_held()
         with pytest.raises(failures.PipelineFailed, match=r"a\.lock was removed, so a second"):
             pipeline._watch(
-                Query(), print, threading.Event(), draining, print, checkpoint=checkpoint
+                Query(), print, threading.Event(), draining, own_session=True, checkpoint=checkpoint
             )
     assert len(stopped) == 1

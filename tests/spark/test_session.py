@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+import threading
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
+import psutil
 import pytest
 
 pytest.importorskip("pyspark", reason="pip install 'kohort[spark]'")
@@ -56,17 +64,73 @@ def test_a_master_that_spark_does_not_know_is_one_line_before_java_starts(master
         make_session("test", master)
 
 
+class Query:
+    """A query that is not stopped before a condition holds."""
+
+    def __init__(self, ended: threading.Event) -> None:
+        self.stopping = False
+        self._ended = ended
+
+    def stop(self) -> None:
+        self.stopping = True
+        assert self._ended.wait(60)
+
+
 def test_the_source_leaves_its_group_before_anything_else_of_an_application_ends(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The other members waited 0.4 s longer for its partitions while Spark stopped the query."""
-    ended: list[tuple[str, ...]] = []
+    looked: list[tuple[str, ...]] = []
+    ended = threading.Event()
+    ended.set()
+    query = Query(ended)
 
     def children(*modules: str) -> list[object]:
-        ended.append(modules)
+        if not query.stopping:
+            looked.append(modules)
         return []
 
     monkeypatch.setattr(session, "_children", children)
-    session.stop_processes()
-    assert ended[0] == (session._SOURCE,)
-    assert session.WORKER_DAEMON in ended[1]
+    session.stop_query(cast("Any", query), own_session=True)
+    assert looked[0] == (session._SOURCE,)
+    assert session.WORKER_DAEMON in looked[1]
+
+
+def test_a_source_that_starts_while_its_query_is_stopped_is_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It found no socket of Spark and printed 20 lines, after SIGTERM at a query's start."""
+    ended = threading.Event()
+    source, query = SimpleNamespace(pid=os.getpid(), terminate=ended.set), Query(ended)
+
+    def children(*modules: str) -> list[object]:
+        return [source] if query.stopping and modules == (session._SOURCE,) else []
+
+    monkeypatch.setattr(session, "_children", children)
+    session.stop_query(cast("Any", query), own_session=True)
+    assert ended.is_set()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the masks of signals are in /proc")
+def test_a_source_that_still_ignores_sigterm_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The JVM ignores SIGTERM, and so does each process that it starts, up to its own handler."""
+    program = (
+        "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); input(print(flush=True))"
+    )
+    with psutil.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as source:
+        source.stdout.readline()
+        monkeypatch.setattr(session, "_children", lambda *_: [source])
+        assert session.stop_sources() == [source]
+        assert source.wait(60) == -signal.SIGKILL
+
+
+def test_the_processes_of_a_session_of_the_user_are_left_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Other queries of the session need them."""
+    ended = threading.Event()
+    ended.set()
+    monkeypatch.setattr(session, "_children", lambda *_: pytest.fail("processes were looked for"))
+    session.stop_query(cast("Any", Query(ended)), own_session=False)

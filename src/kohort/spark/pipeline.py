@@ -50,7 +50,7 @@ from kohort.spark.session import (
     java_status,
     make_session,
     stop_planners,
-    stop_processes,
+    stop_query,
     stop_session,
     stop_sources,
 )
@@ -248,10 +248,12 @@ class Application:
         except _FROM_SPARK as error:
             raise explained(error, java_status()) from error
         started()
-        before_stop = stop_processes if self.own_session else _nothing
         try:
             note = partial(self._note, sink)
-            _watch(query, note, self.stop, self.draining, before_stop, checkpoint=self.checkpoint)
+            _watch(
+                query, note, self.stop, self.draining,
+                own_session=self.own_session, checkpoint=self.checkpoint,
+            )  # fmt: skip
         except PythonLate:
             return self._note_late_start()
         except KohortError:
@@ -440,8 +442,8 @@ def _watch(
     report: Callable[[Progress], None],
     stop: threading.Event,
     draining: Draining,
-    before_stop: Callable[[], None],
     *,
+    own_session: bool,
     checkpoint: Checkpoint,
 ) -> None:
     last = -1
@@ -458,8 +460,7 @@ def _watch(
             if draining.over():
                 stop.set()
         if stop.is_set():
-            before_stop()
-            query.stop()
+            stop_query(query, own_session=own_session)
         else:
             query.awaitTermination(1)
         _report_new(query, report, last)

@@ -17,6 +17,7 @@ import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from py4j.protocol import Py4JError
 from pyspark import SparkContext, java_gateway
 from pyspark.errors.exceptions.base import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from kohort.host.java import find_java, spark_home, spark_java_home
 from kohort.model.errors import ConfigError
@@ -44,6 +46,7 @@ _JAVA_OPTIONS = "SPARK_SUBMIT_OPTS"
 _LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 _PROCESSES_END_S = 5.0
 _JAVA_ENDS_S = 1.0
+_LOOK_S = 0.1
 
 _MASTER = re.compile(r"local(-cluster)?(\[.+\])?$|spark://.|yarn$|k8s://.")
 
@@ -179,7 +182,7 @@ def _is_not_py4j(record: logging.LogRecord) -> bool:
 
 def stop_session(spark: SparkSession) -> bool:
     """End this process's own session; False if a source still runs, a member of its group."""
-    sources = _children(_SOURCE)
+    sources = stop_sources()
     stop_workers()
     # The JVM may be gone already.
     with contextlib.suppress(OSError, Py4JError):
@@ -200,25 +203,55 @@ def stop_planners() -> None:
                 process.terminate()
 
 
-def stop_processes() -> None:
-    """End the Python processes of this process's own session, before its query is stopped.
+def stop_query(query: StreamingQuery, *, own_session: bool) -> None:
+    """Stop a query; in this process's own session, end the Python processes before.
 
     The source is the first: it leaves the group, which need not wait until Spark has stopped the
-    query. The batch under way is dropped or fenced.
+    query. The batch under way is dropped or fenced. A query that has just started may start the
+    source while it is being stopped.
+
+    Args:
+        query: one that may run.
+        own_session: whether no other program uses the session.
+
+    Raises:
+        PySparkException, Py4JError, OSError: the query had failed, or the JVM has ended.
     """
-    stop_sources()
-    stop_workers()
+    if own_session:
+        stop_sources()
+        stop_workers()
+    with ThreadPoolExecutor(1) as thread:
+        stopping = thread.submit(query.stop)
+        while wait([stopping], _LOOK_S).not_done:
+            if own_session:
+                stop_sources()
+        stopping.result()
 
 
-def stop_sources() -> None:
-    """End the sources' processes of this process's own session.
+def stop_sources() -> list[psutil.Process]:
+    """Tell the sources' processes of this process's own session to end; returns them.
 
-    After a failure of its query, a process that starts too late would find no socket of Spark, and
+    After the end of its query, a process that starts too late would find no socket of Spark, and
     print a stack trace.
     """
-    for process in _children(_SOURCE):
+    sources = _children(_SOURCE)
+    for process in sources:
         with contextlib.suppress(psutil.NoSuchProcess):
-            process.terminate()
+            if _ignores_sigterm(process.pid):
+                process.kill()  # it has not called the source yet, so it is no member
+            else:
+                process.terminate()
+    return sources
+
+
+def _ignores_sigterm(pid: int) -> bool:
+    """Whether a process ignores SIGTERM, as it begins under a JVM that does; Linux only."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return False
+    ignored = re.search(r"^SigIgn:\s*(\w+)", status, re.MULTILINE)
+    return ignored is not None and bool(int(ignored[1], 16) >> (signal.SIGTERM - 1) & 1)
 
 
 def stop_workers() -> None:
