@@ -102,9 +102,13 @@ class Feeder:
         self.acknowledged[message.partition()] += 1
 
     def _run(self) -> None:
+        due = time.monotonic()
         while not self._stop.is_set():
             self._round()
-            self._producer.poll(self._pause_s)
+            due = max(due + self._pause_s, time.monotonic())
+            # poll returns early when records are acknowledged
+            while (left := due - time.monotonic()) > 0:
+                self._producer.poll(left)
 
     def __enter__(self) -> Feeder:
         self._thread.start()
