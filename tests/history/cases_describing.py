@@ -5,7 +5,8 @@ from __future__ import annotations
 from tests.history.cases import broken, kept
 from tests.history.tale import G, Tale, assignment, m
 
-from kohort.model.ids import ProtocolName
+from kohort.model.facts import GroupLoaded
+from kohort.model.ids import GenerationId, ProtocolName
 from kohort.model.world_facts import GroupDescribed
 
 
@@ -17,6 +18,12 @@ def _described(
 ) -> Tale:
     """Members a and b share four partitions, and somebody asks for the group."""
     tale = Tale().stable(a=(0, 1), b=(2, 3))
+    return _told(tale, state, listed, protocol, **assigned)
+
+
+def _told(
+    tale: Tale, state: str | None, listed: str | None, protocol: str, **assigned: tuple[int, ...]
+) -> Tale:
     return tale.add(
         GroupDescribed(
             group_id=G,
@@ -31,6 +38,18 @@ def _described(
 @kept(55)
 def a_stable_group_is_described() -> Tale:
     return _described(a=(0, 1), b=(2, 3))
+
+
+@kept(55)
+def an_assignment_whose_write_failed_is_in_the_log_after_a_crash() -> Tale:
+    tale = Tale().stable(a=(0, 1), b=(2, 3))
+    tokens = {"a": tale.come_back("a", (0, 1)), "b": tale.come_back("b", (2, 3))}
+    tale.start().open(tokens).persist_group(ok=False).crash().boot()
+    members = ((m("a"), None), (m("b"), None))
+    tale.add(
+        GroupLoaded(group_id=G, generation_id=GenerationId(2), member_count=2, members=members)
+    )
+    return _told(tale, "Stable", "Stable", "cooperative-sticky", a=(0, 1), b=(2, 3))
 
 
 @broken(55, "listed as Stable, is Empty", "described as Empty, but the group is Stable")
