@@ -52,6 +52,22 @@ def revoked_because_a_static_member_leaves_without_a_request() -> Tale:
 
 
 @kept(28)
+def two_revocations_of_one_close() -> Tale:
+    tale = two_processes().told("a", "revoked", 1).told("a", "revoked", 0)
+    tale.request("a", API.LEAVE_GROUP)
+    return tale.told("a", "assigned", 1)
+
+
+@broken(
+    28,
+    "a had to give up t-1, which generation 1 assigns to it",
+    "a had to give up t-0, which generation 1 assigns to it",
+)
+def two_revocations_although_both_are_to_stay() -> Tale:
+    return two_processes().told("a", "revoked", 1).told("a", "revoked", 0).told("a", "assigned", 1)
+
+
+@kept(28)
 def revoked_since_a_generation_that_came_meanwhile_withholds_it() -> Tale:
     return _overtaken(0)
 

@@ -109,7 +109,7 @@ def test_buffered_records_that_outlive_a_revocation_are_found(
     monkeypatch.setattr("kohort.client.unblocked_consumer.UnblockedConsumer.finish", one_by_one)
     seeds, rule = {
         "asyncio": ((2, 3), "delivered-while-assigned"),
-        "blocking": ((9,), "commits-follow-deliveries"),
+        "blocking": ((17,), "commits-follow-deliveries"),
     }[kind]
     assert rule in {f.rule for seed in seeds for f in lives.run("safety", seed).findings}
 

@@ -286,7 +286,7 @@ class NoNeedlessRevoke(Assigned):
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        self._suspects: dict[str, tuple[Recorded, CallbackStarted, list[TopicPartition]]] = {}
+        self._suspects: dict[str, list[tuple[Recorded, CallbackStarted, TopicPartition]]] = {}
         self._missed: dict[str, tuple[Instant, MemberId]] = {}
         self._joined: dict[str, GenerationJoined] = {}
 
@@ -347,12 +347,13 @@ class NoNeedlessRevoke(Assigned):
 
     @on(CallbackStarted)
     def told(self, recorded: Recorded, fact: CallbackStarted) -> None:
-        """A revocation is compared with the target; the next callback confirms the suspicion.
+        """A revocation is compared with the target; an assignment or a loss confirms the suspicion.
 
         The revocation is needless if both its own generation and the present generation of the
-        member leave the partition to the member.
+        member leave the partition to the member. A member that closes may revoke twice.
         """
-        self._convict(recorded.source)
+        if fact.kind is not CallbackKind.REVOKED:
+            self._convict(recorded.source)
         process = self.world.processes.get(recorded.source)
         if fact.kind is not CallbackKind.REVOKED or process is None or not fact.partitions:
             return
@@ -366,7 +367,7 @@ class NoNeedlessRevoke(Assigned):
         topics = process.topics
         kept = [p for p in fact.partitions if p in target and (not topics or p.topic in topics)]
         if kept:
-            self._suspects[recorded.source] = (recorded, fact, kept)
+            self._suspects.setdefault(recorded.source, []).append((recorded, fact, kept[0]))
         else:
             self.judged += 1
 
@@ -404,19 +405,20 @@ class NoNeedlessRevoke(Assigned):
         """The coordinator receives the client's LeaveGroup: a good reason to revoke."""
         if isinstance(fact.body, LeaveAsked):
             leavers = {member_id for member_id, _ in fact.body.members}
-            for source, (_, told, _) in list(self._suspects.items()):
-                if told.member_id in leavers:
+            for source, found in list(self._suspects.items()):
+                if any(told.member_id in leavers for _, told, _ in found):
                     del self._suspects[source]
 
     def _convict(self, source: str) -> None:
-        found = self._suspects.pop(source, None)
-        if found is not None:
-            recorded, fact, kept = found
-            self.judge(
-                False,
-                lambda: (
-                    f"{fact.member_id} had to give up {kept[0]}, which generation "
-                    f"{fact.generation_id} assigns to it"
-                ),
-                recorded,
-            )
+        for suspect in self._suspects.pop(source, ()):
+            self._find(*suspect)
+
+    def _find(self, recorded: Recorded, fact: CallbackStarted, kept: TopicPartition) -> None:
+        self.judge(
+            False,
+            lambda: (
+                f"{fact.member_id} had to give up {kept}, which generation {fact.generation_id} "
+                "assigns to it"
+            ),
+            recorded,
+        )
