@@ -8,14 +8,15 @@ from contextlib import contextmanager
 
 from kohort.dashboard.app import LOCAL
 from kohort.dashboard.board import Board
+from kohort.dashboard.playing import Play
 from kohort.dashboard.serving import Server
 from kohort.dashboard.trying import Trying
 
 
 @contextmanager
-def served(board: Board, trying: Trying | None = None) -> Iterator[int]:
+def served(board: Board, trying: Trying | None = None, play: Play | None = None) -> Iterator[int]:
     """The port."""
-    server = Server(board, "127.0.0.1", 0, LOCAL, trying)
+    server = Server(board, "127.0.0.1", 0, LOCAL, trying, play=play)
     thread = threading.Thread(target=server.serve)
     thread.start()
     try:

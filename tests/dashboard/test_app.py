@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+from tests.dashboard.played import Played
 from tests.dashboard.serving import served
 from tests.explain.test_metering import settled
 
@@ -177,3 +178,33 @@ def test_streams_end_with_the_server(board: Board) -> None:
         next(stream)
         board.closed = True
         assert list(stream) == []
+
+
+def test_the_page_of_the_lab_disturbs_its_groups(board: Board) -> None:
+    play = Played("g", "h")
+    with served(board, play=play) as port:
+        own = {"content_type": "application/json", "origin": f"http://127.0.0.1:{port}"}
+        with asked(port, "/lab") as answer:
+            assert b"lab.js" in answer.read()
+        for body, status, said in [
+            ('{"act": "kill", "member": "c1"}', 202, ""),
+            ('{"act": "kill", "member": "c2"}', 400, "c2 is disturbed already"),
+            ('{"act": "kill"}', 400, "'member'"),
+            ("[]", 400, "list indices must be integers or slices, not str"),
+            ("", 400, "Expecting value: line 1 column 1 (char 0)"),
+        ]:
+            with asked(port, "/lab/act", "POST", body, **own) as answer:
+                assert (answer.status, answer.read().decode()) == (status, said)
+        foreign = {**own, "origin": "http://evil.example"}
+        with asked(port, "/lab/act", "POST", "{}", **foreign) as answer:
+            assert answer.status == 403
+        with asked(port, "/lab/state") as answer:
+            assert json.loads(answer.read())["log"] == ["kill c1"]
+        with asked(port, "/lab/test_group.py") as answer:
+            assert answer.headers["content-disposition"] == 'attachment; filename="test_group.py"'
+            assert b"def test_disturbed_group" in answer.read()
+
+
+def test_a_dashboard_has_no_page_of_the_lab(port: int) -> None:
+    with asked(port, "/lab") as answer:
+        assert answer.status == 404

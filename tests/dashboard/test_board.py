@@ -84,3 +84,24 @@ def test_files_replace_what_was_read_before() -> None:
     assert news["groups"]["gone"] == ["g (7)"]
     assert news["group"]["picture"]["whole"]
     assert news["group"]["picture"]["rebalances"][0]["generation"] == 5
+
+
+def test_members_tell_the_owners_before_the_records_do() -> None:
+    told_owners = {"t-0": "a", "t-1": "a"}
+    board = Board("x", tells={"g": lambda recorded: {**recorded, **told_owners}})
+    board.restart({})  # also before the first record is read
+    board.feed(settled(1, 100.0, b=[2]))
+    reader = Reader("g")
+
+    def owners() -> list[tuple[str, str, int]]:
+        picture = told(board, reader)["group"]["picture"]
+        names = [name for name, _ in picture["owners"]]
+        parts = picture["partitions"]
+        return sorted((parts[place], names[owner], at) for place, owner, at in picture["open"])
+
+    assert owners() == [("t-0", "a", 0), ("t-1", "a", 0), ("t-2", "b", 0)]
+    del told_owners["t-1"]
+    board.members_told("g", 105.0)
+    reader = Reader("g")
+    assert owners() == [("t-0", "a", 0), ("t-2", "b", 0)]
+    board.members_told("unknown", 106.0)

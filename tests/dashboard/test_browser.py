@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from tests.chromium import Chromium, program
+from tests.dashboard.played import Played
 from tests.dashboard.serving import served
 from tests.explain.test_metering import commit, settled
 from tests.explain.test_stories import done, joins, member
@@ -52,12 +53,12 @@ def pixels(browser: Chromium, x: float, y: float) -> list[int]:
     return [int(value) for value in found]
 
 
-def harmless(browser: Chromium, own: str) -> None:
-    """No script of a name ran, nothing failed, and nothing was asked for elsewhere."""
+def harmless(browser: Chromium, own: str, *logged_too: str) -> None:
+    """No script of a name ran, nothing else failed, and nothing was asked for elsewhere."""
     bad = {"Runtime.exceptionThrown", "Page.javascriptDialogOpening"}
     assert [event for event in browser.events if event["method"] in bad] == []
     logged = [e["params"]["entry"] for e in browser.events if e["method"] == "Log.entryAdded"]
-    assert [entry["text"] for entry in logged if entry["level"] == "error"] == []
+    assert [entry["text"] for entry in logged if entry["level"] == "error"] == [*logged_too]
     assert [url for url in browser.requested() if not url.startswith(own)] == []
     assert browser.run("document.querySelectorAll('img').length") == 0
 
@@ -217,3 +218,25 @@ def test_a_rebalance_in_detail_has_its_members_and_the_partitions_that_moved(
         "orders-0: "
     )
     harmless(browser, made.as_uri())
+
+
+def test_keys_on_the_page_of_the_lab_disturb_both_groups(browser: Chromium) -> None:
+    board, play = Board("kafka:9092", tells={HOSTILE: dict}), Played("g", HOSTILE)
+    board.feed(settled(1, 1000.0, c1=[0, 1]))
+    board.looked([Seen(group="g", state="Stable", protocol="r", members=(), lag=3)], 1001.0)
+    with served(board, play=play) as port:
+        own = f"http://127.0.0.1:{port}/"
+        browser.open(f"{own}lab")
+        browser.until("sides.size === 2 && sides.get('g').timeline")
+        heads = browser.run("[...document.querySelectorAll('h2')].map((head) => head.textContent)")
+        assert heads == ["g: range", f"{HOSTILE}: range"]
+        assert browser.run("sides.get('g').timeline.data.order.length") == 2
+        browser.press("s", "K")
+        browser.until("document.querySelectorAll('#log div').length === 2")
+        assert play.acts == [("stall", "c1"), ("kill", "c1")]
+        browser.run("find('#member').value = 'c2', find('[data-act=pause]').click()")
+        browser.until("find('#refused').textContent === 'c2 is disturbed already'")
+        assert len(play.acts) == 2
+        assert browser.run("find('#sides').innerText").count("1.5 s") == 2
+        refused = "Failed to load resource: the server responded with a status of 400 (Bad Request)"
+        harmless(browser, own, refused)

@@ -55,6 +55,8 @@ def _parse(words: list[str]) -> None:
     command: click.Command = cli
     context = click.Context(cli)
     while words and isinstance(command, click.Group):
+        if words[0].startswith("-"):
+            break  # options of the group itself
         name, found, words = command.resolve_command(context, words)
         assert found is not None
         command, context = found, click.Context(found, info_name=name, parent=context)

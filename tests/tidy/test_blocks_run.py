@@ -57,6 +57,7 @@ RUN = (
     (TESTING, "def test_where_another_node_coordinates"),
     (TESTING, "def test_behind_a_bad_network"),
     (TESTING, "with EmbeddedBroker() as broker"),
+    (TESTING, "def test_a_killed_member"),
     (KAFKA, "def test_on_a_real_kafka"),
     (HANDOVER, "report_warm"),
     (STATE, "StatefulTasks("),
@@ -378,9 +379,13 @@ def test_the_program_that_handles_failures(
     ]
 
 
-def test_the_readmes_test(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("page", "part"),
+    [(README, "def test_an_order_arrives"), (TESTING, "def test_a_killed_member")],
+)
+def test_a_test_of_a_page(tmp_path: Path, page: str, part: str) -> None:
     """In a pytest of its own, so that pytest finds kohort's plugin as a reader's pytest does."""
-    block = block_with(README, "def test_an_order_arrives")
+    block = block_with(page, part)
     (tmp_path / "test_page.py").write_text(block, encoding="utf-8")
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_page.py"],

@@ -15,6 +15,7 @@ import asyncio
 import json
 import signal
 import sys
+import time
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -79,7 +80,8 @@ def verifiable_consumer(
 
     Events: startup_complete, partitions_assigned, partitions_revoked, records_consumed,
     record_data (with --verbose), offsets_committed (without --enable-autocommit),
-    shutdown_requested, shutdown_complete. SIGTERM and Ctrl-C close the consumer in order.
+    shutdown_requested, shutdown_complete. SIGTERM and Ctrl-C close the consumer in order. SIGUSR1
+    stops the polls, the next one goes on: an application that is busy; not in Kafka.
     """
     del group_remote_assignor  # KIP-848's; Kafka's system tests give it to every consumer.
     options = {
@@ -99,6 +101,7 @@ def verifiable_consumer(
     events = Events(verbose=verbose, most=most, by_hand=not enable_autocommit)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: events.stop())
+    signal.signal(signal.SIGUSR1, lambda *_: events.stall())
     try:
         if in_loop:
             asyncio.run(_consume_in_loop(settings, topic, events))
@@ -128,6 +131,9 @@ def _consume(settings: ClientSettings, topic: str, events: Events) -> None:
     with Consumer(settings) as consumer:
         consumer.subscribe([topic], events.listener(give_up))
         while most := events.wanted(settings.max_poll_records):
+            if events.stalled:
+                time.sleep(POLL_S)
+                continue
             events.consumed(consumer.consume(most, POLL_S))
             commit(consumer, events.uncommitted())
         events.ending()
@@ -151,6 +157,9 @@ async def _consume_in_loop(settings: ClientSettings, topic: str, events: Events)
     async with AsyncConsumer(settings) as consumer:
         consumer.subscribe([topic], events.listener(give_up))
         while most := events.wanted(settings.max_poll_records):
+            if events.stalled:
+                await asyncio.sleep(POLL_S)
+                continue
             events.consumed(await consumer.consume(most, POLL_S))
             await commit(consumer, events.uncommitted())
         events.ending()
@@ -170,6 +179,8 @@ class Events:
         self._left = most
         self._by_hand = by_hand
         self._stopped = False
+        self.stalled = False
+        """Whether the application is busy and does not poll."""
         self._due: dict[TopicPartition, int] = {}
         """Offsets behind consumed records that no accepted commit covers."""
 
@@ -204,6 +215,10 @@ class Events:
     def stop(self) -> None:
         """A signal came; it may interrupt this very object, so that nothing is printed here."""
         self._stopped = True
+
+    def stall(self) -> None:
+        """A signal came: stop to poll, or go on."""
+        self.stalled = not self.stalled
 
     def wanted(self, most: int) -> int:
         """The number of records that the next poll may return; 0: the end."""

@@ -28,6 +28,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kohort.dashboard.assets import DRAWING, asset
 from kohort.dashboard.board import Board, Reader
+from kohort.dashboard.playing import Play
 from kohort.dashboard.trying import Busy, Trying, Wanted
 from kohort.model.errors import ConfigError
 
@@ -43,6 +44,7 @@ _FILES: Final = {
     **dict.fromkeys(DRAWING, "text/javascript"),
     "dashboard.js": "text/javascript",
     "whatif.js": "text/javascript",
+    "lab.js": "text/javascript",
     "style.css": "text/css",
 }
 _HEADERS: Final = (
@@ -59,7 +61,10 @@ _HEADERS: Final = (
 
 
 def application(
-    board: Board, hosts: Sequence[str] = LOCAL, trying: Trying | None = None
+    board: Board,
+    hosts: Sequence[str] = LOCAL,
+    trying: Trying | None = None,
+    play: Play | None = None,
 ) -> Starlette:
     """The application.
 
@@ -67,6 +72,7 @@ def application(
         board: the groups to show.
         hosts: names that a Host header may have; any other request is refused.
         trying: makes the comparisons of a what-if; None: the page has none.
+        play: two groups that the page ``/lab`` disturbs; None: there is no such page.
     """
     streams = _Streams(board, trying)
     return Starlette(
@@ -76,6 +82,7 @@ def application(
             Route("/static/{name}", _file),
             Route("/events", streams.open),
             *_what_if(trying),
+            *_lab(play),
         ],
         middleware=[
             Middleware(_Headers),
@@ -126,6 +133,50 @@ def _what_if(trying: Trying | None) -> list[BaseRoute]:
     ]
 
 
+def _lab(play: Play | None) -> list[BaseRoute]:
+    """The page of two groups, and its requests."""
+    if play is None:
+        return []
+
+    def page(_request: Request) -> Response:
+        return Response(asset("lab.html"), media_type="text/html")
+
+    def state(_request: Request) -> Response:
+        return JSONResponse(play.state())
+
+    async def act(request: Request) -> Response:
+        if (refused := _foreign(request)) is not None:
+            return refused
+        text = await _body(request)
+        try:
+            values = json.loads(text or b"")
+            play.act(str(values["act"]), str(values["member"]))
+        except (ConfigError, ValueError, KeyError, TypeError, RecursionError) as error:
+            return PlainTextResponse(str(error), 400)
+        return Response(status_code=202)
+
+    def as_test(_request: Request) -> Response:
+        named = {"content-disposition": 'attachment; filename="test_group.py"'}
+        return Response(play.as_test(), media_type="text/x-python", headers=named)
+
+    return [
+        Route("/lab", page),
+        Route("/lab/state", state),
+        Route("/lab/act", act, methods=["POST"]),
+        Route("/lab/test_group.py", as_test),
+    ]
+
+
+async def _body(request: Request) -> bytes | None:
+    """The text of a request; None if it is too long."""
+    text = b""
+    async for part in request.stream():
+        text += part
+        if len(text) > _LONGEST_BODY:
+            return None
+    return text
+
+
 class _Asking:
     """Answers the requests about comparisons."""
 
@@ -138,11 +189,9 @@ class _Asking:
     async def begin(self, request: Request) -> Response:
         if (refused := _foreign(request)) is not None:
             return refused
-        text = b""
-        async for part in request.stream():
-            text += part
-            if len(text) > _LONGEST_BODY:
-                return PlainTextResponse("the request is too long", 413)
+        text = await _body(request)
+        if text is None:
+            return PlainTextResponse("the request is too long", 413)
         try:
             self._trying.begin(Wanted.of(json.loads(text)))
         except Busy as error:

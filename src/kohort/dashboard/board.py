@@ -16,7 +16,7 @@ from kohort.dashboard.times import time_text
 from kohort.explain.explaining import Explained
 from kohort.explain.generations import Planner
 from kohort.explain.headline import headline
-from kohort.explain.live import LiveGroup, LiveGroups
+from kohort.explain.live import LiveGroup, LiveGroups, MembersTell
 from kohort.explain.picture import Cursor, Picture, picture_of
 from kohort.explain.rebalances import Rebalance
 from kohort.explain.told import Told
@@ -80,10 +80,15 @@ class Board:
         source: its name, for people.
         planner: finds the fewest moves of a balanced assignment, as in `Generations`.
         only: shows these groups only; all if empty.
+        tells: for groups of which the members tell the owners; see `LiveGroups`.
     """
 
     def __init__(
-        self, source: str, planner: Planner | None = None, only: Sequence[str] = ()
+        self,
+        source: str,
+        planner: Planner | None = None,
+        only: Sequence[str] = (),
+        tells: Mapping[str, MembersTell] | None = None,
     ) -> None:
         self.source = source
         self.closed = False
@@ -91,7 +96,8 @@ class Board:
         self._planner = planner
         self._only = frozenset(only)
         self._lock = threading.Lock()
-        self._live = LiveGroups(planner)
+        self._tells = tells or {}
+        self._live = LiveGroups(planner, self._tells)
         self._groups: dict[str, _Group] = {}
         self._remarks: dict[str, str] = {}
         self._now = 0.0
@@ -111,7 +117,7 @@ class Board:
     def restart(self, topics: Mapping[str, str]) -> None:
         """Forget all records: the offsets topic is read from its begin. `topics`: names by id."""
         with self._lock:
-            self._live = LiveGroups(self._planner)
+            self._live = LiveGroups(self._planner, self._tells)
             self._live.name_topics(topics)
             self._groups.clear()
 
@@ -135,6 +141,12 @@ class Board:
                 group.picture.reach(at)
                 if each.lag is not None:
                     group.picture.lagged(each.lag, at)
+
+    def members_told(self, name: str, at: float) -> None:
+        """The members of a group told a change of owners at this time, in seconds since 1970."""
+        with self._lock:
+            if (live := self._live.groups.get(name)) is not None:
+                live.look(at)
 
     def show(self, explained: Iterable[Explained]) -> None:
         """The groups of files; they replace those before."""

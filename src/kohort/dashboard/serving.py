@@ -13,6 +13,7 @@ import uvicorn
 
 from kohort.dashboard.app import application
 from kohort.dashboard.board import Board
+from kohort.dashboard.playing import Play
 from kohort.dashboard.trying import Trying
 
 
@@ -38,6 +39,7 @@ class Server:
         port: 0 takes a free one.
         hosts: names that a Host header may have.
         trying: makes the comparisons of a what-if.
+        play: two groups that a page disturbs.
 
     Raises:
         OSError: the address cannot be bound.
@@ -50,6 +52,8 @@ class Server:
         port: int,
         hosts: tuple[str, ...],
         trying: Trying | None = None,
+        *,
+        play: Play | None = None,
     ) -> None:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._socket = socket.create_server((host, port), family=family)
@@ -57,7 +61,7 @@ class Server:
         self._board = board
         self._trying = trying
         config = uvicorn.Config(
-            application(board, hosts, trying),
+            application(board, hosts, trying, play),
             log_level="warning",
             access_log=False,
             lifespan="off",

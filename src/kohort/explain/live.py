@@ -6,8 +6,9 @@ each group, at any time. Must not know: the bytes of the log, pages, clocks.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 from kohort.explain.amounts import Known, Stop
 from kohort.explain.explaining import MOST_GROUPS, Explained
@@ -18,6 +19,9 @@ from kohort.explain.rebalances import Rebalance
 from kohort.explain.server_groups import Bumped, Reconciled, ServerGroup, ServerMember
 from kohort.explain.stories import Story
 from kohort.explain.told import Told
+
+MembersTell: TypeAlias = Callable[[Mapping[str, str]], dict[str, str]]
+"""The owners in the records, by partition -> the owners as the members tell them."""
 
 
 @dataclass(slots=True)
@@ -33,6 +37,9 @@ class LiveGroup:
     _owners: dict[str, str] = field(default_factory=dict)
     _down: dict[str, float] = field(default_factory=dict)
     """Since when a partition of a group of KIP-848 has no owner."""
+    members_tell: MembersTell | None = None
+    """A record comes at the end of a rebalance; members tell when they give partitions up."""
+    _recorded: dict[str, str] = field(default_factory=dict)
 
     def explained(self) -> Explained:
         """The group's story so far, and the patterns in it."""
@@ -77,7 +84,14 @@ class LiveGroup:
             self.picture.rebalances[-1] = replace(last, stops=last.stops + told)
             self.version += 1
 
-    def _own(self, owners: dict[str, str], at: float) -> None:
+    def look(self, at: float) -> None:
+        """The members told something at this time."""
+        self._own(self._recorded, at)
+
+    def _own(self, recorded: dict[str, str], at: float) -> None:
+        self._recorded = owners = recorded
+        if self.members_tell is not None:
+            owners = self.members_tell(recorded)
         if owners == self._owners:
             return
         if self._server is not None:
@@ -97,10 +111,14 @@ class LiveGroups:
 
     Args:
         planner: finds the fewest moves of a balanced assignment, as in `Generations`.
+        tells: by name, for groups of which the members tell the owners.
     """
 
-    def __init__(self, planner: Planner | None = None) -> None:
+    def __init__(
+        self, planner: Planner | None = None, tells: Mapping[str, MembersTell] | None = None
+    ) -> None:
         self._planner = planner
+        self._tells = tells or {}
         self._topics: dict[str, str] = {}
         self.groups: dict[str, LiveGroup] = {}
 
@@ -127,7 +145,9 @@ class LiveGroups:
         """
         found = self.groups.get(name)
         if found is None and len(self.groups) < MOST_GROUPS:
-            found = self.groups[name] = LiveGroup(name, Picture(base=at, live=True))
+            picture = Picture(base=at, live=True)
+            found = LiveGroup(name, picture, members_tell=self._tells.get(name))
+            self.groups[name] = found
         return found
 
     def forget(self, name: str) -> None:

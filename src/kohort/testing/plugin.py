@@ -21,9 +21,17 @@ import pytest
 if TYPE_CHECKING:
     from kohort.broker.embedded import EmbeddedBroker
     from kohort.testing.fault_proxy import FaultProxy
+    from kohort.testing.kafka_group import KafkaGroup
     from kohort.testing.real_kafka import RealKafka
 
 FIXTURE_SETTINGS = {"group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 4}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Tell pytest the marks of this plugin."""
+    config.addinivalue_line(
+        "markers", "kafka_group(members, partitions, policy, settings): of the fixture kafka_group"
+    )
 
 
 @pytest.fixture
@@ -52,6 +60,23 @@ def kohort_broker_factory() -> Iterator[Callable[..., EmbeddedBroker]]:
 def kohort_broker(kohort_broker_factory: Callable[..., EmbeddedBroker]) -> EmbeddedBroker:
     """A broker of this test alone; clients connect to ``kohort_broker.bootstrap_servers``."""
     return kohort_broker_factory()
+
+
+@pytest.fixture
+def kafka_group(
+    request: pytest.FixtureRequest, kohort_broker: EmbeddedBroker
+) -> Iterator[KafkaGroup]:
+    """A group of consumer processes ``c1``, ``c2``, … on a broker of this test alone.
+
+    ``@pytest.mark.kafka_group(members=6, partitions=24, policy="range", settings={…})`` changes the
+    parameters of ``KafkaGroup``. All processes end with the test.
+    """
+    from kohort.testing.kafka_group import KafkaGroup  # noqa: PLC0415 - only when used
+
+    mark = request.node.get_closest_marker("kafka_group")
+    given = {} if mark is None else mark.kwargs
+    with KafkaGroup(kohort_broker.bootstrap_servers, **given) as group:
+        yield group
 
 
 @pytest.fixture
