@@ -3,9 +3,10 @@
 In: a class with a table of fields and a version. Out: a function of straight-line code that returns
 bytes. Must not know: sockets; the meaning of a header, which comes as a list of fixed fields.
 
-Adjacent fixed-size fields, with the length of the next field, are one ``pack``; the parts are
-joined once. Numbers out of range, forbidden None and the like raise Python's own errors, which
-``codec`` turns into a ProtocolError that names the field.
+Adjacent fixed-size fields, with the length of the next field, are one ``pack``. The parts between
+two branches or loops are listed at once, and all parts are joined once. Numbers out of range,
+forbidden None and the like raise Python's own errors, which ``codec`` turns into a ProtocolError
+that names the field.
 """
 
 from __future__ import annotations
@@ -62,6 +63,10 @@ class _Encoder(Source):
         self.version = version
         self.flexible = version in layout.flexible
         self.run: list[tuple[str, str]] = []
+        self.parts: list[str] = []
+        """Expressions for the next bytes; they are in no line yet."""
+        self.listed = False
+        """Whether the list ``p`` exists."""
         self.scope.update(
             Malformed=Malformed,
             ONE_BYTE=ONE_BYTE,
@@ -72,40 +77,33 @@ class _Encoder(Source):
         )
 
     def body(self) -> Callable[..., bytes]:
-        start = self.mark()
-        self.add("p = []", "w = p.append")
         first = self.mark()
         self.struct(self.cls, "m")
         if self.mark() == first:
-            self.finish_fixed(start, prefix=[])
+            self.finish_fixed(prefix=[])
         else:
-            self.flush()
-            self.add("return b''.join(p)")
+            self.add(f"return {self.joined()}")
         return self.compile("encode")
 
     def frame(
         self, start: list[tuple[str, str]], *, raw: str = "", tagged_header: bool
     ) -> Callable[..., bytes]:
-        begin = self.mark()
-        self.add("p = [b'']", "w = p.append")
         first = self.mark()
         self.run += start
         if raw:
             self.flush()
-            self.add(f"w({raw})")
+            self.parts.append(raw)
         if tagged_header:
             self.run.append(("B", "0"))
         self.struct(self.cls, "m")
-        if self.mark() == first:
-            self.finish_fixed(begin, prefix=[("i", "SIZE")])
+        if self.mark() == first and not self.parts:
+            self.finish_fixed(prefix=[("i", "SIZE")])
         else:
-            self.flush()
             self.finish_frame()
         return self.compile("encode")
 
-    def finish_fixed(self, start: int, prefix: list[tuple[str, str]]) -> None:
+    def finish_fixed(self, prefix: list[tuple[str, str]]) -> None:
         """All fields have a fixed length: the message is one ``pack``."""
-        self.cut(start)
         run, self.run = prefix + self.run, []
         if prefix:
             size = calcsize(">" + "".join(code for code, _ in run))
@@ -117,9 +115,11 @@ class _Encoder(Source):
         if holds_records(self.cls):
             # Parts are few and may have megabytes: adding their lengths is cheaper than copying
             # them twice.
-            self.add(f"p[0] = {packer}(total(p))", "return b''.join(p)")
+            self.flush()
+            self.list_parts()
+            self.add(f"p.insert(0, {packer}(total(p)))", "return b''.join(p)")
         else:
-            self.add("b = b''.join(p)", f"return {packer}(len(b)) + b")
+            self.add(f"b = {self.joined()}", f"return {packer}(len(b)) + b")
 
     def struct(self, cls: type, holder: str) -> None:
         """Write the fields of ``holder``. The run may stay open at its end."""
@@ -145,8 +145,28 @@ class _Encoder(Source):
 
     def flush(self) -> None:
         if self.run:
-            self.add(f"w({self.packed(self.run)})")
+            self.parts.append(self.packed(self.run))
             self.run = []
+
+    def list_parts(self) -> None:
+        """Put the parts so far into ``p``; also before a branch or a loop, and at its end."""
+        parts, self.parts = self.parts, []
+        if not self.listed:
+            self.add(f"p = [{', '.join(parts)}]")
+        elif len(parts) == 1:
+            self.add(f"p.append({parts[0]})")
+        elif parts:
+            self.add(f"p += {', '.join(parts)}")
+        self.listed = True
+
+    def joined(self) -> str:
+        """An expression for all bytes since ``p`` was begun."""
+        self.flush()
+        if self.listed:
+            self.list_parts()
+            return "b''.join(p)"
+        parts, self.parts = self.parts, []
+        return f"b''.join(({', '.join(parts)},))" if parts else "b''"
 
     def packed(self, run: list[tuple[str, str]]) -> str:
         """An expression for the bytes of ``run``."""
@@ -160,9 +180,9 @@ class _Encoder(Source):
         before, self.run = self.run, []
         if before:
             short = self.packed([*before, ("B", n)])
-            self.add(f"w({short} if {n} < 128 else {self.packed(before)} + {wide}({n}))")
+            self.parts.append(f"{short} if {n} < 128 else {self.packed(before)} + {wide}({n})")
         else:
-            self.add(f"w(ONE_BYTE[{n}] if {n} < 128 else {wide}({n}))")
+            self.parts.append(f"ONE_BYTE[{n}] if {n} < 128 else {wide}({n})")
 
     def value(self, kind: Kind[Any] | type, value: str, *, nullable: bool) -> None:
         if isinstance(kind, type):
@@ -190,11 +210,13 @@ class _Encoder(Source):
             self.struct(cls, inner)
             return
         self.flush()
-        self.add(f"if {inner} is None:", "    w(b'\\xff')")
+        self.list_parts()
+        self.add(f"if {inner} is None:", "    p.append(b'\\xff')")
         with self.block("else:"):
             self.run.append(("b", "1"))
             self.struct(cls, inner)
             self.flush()
+            self.list_parts()
 
     def slice(self, kind: Kind[Any], value: str, *, nullable: bool) -> None:
         """A string, bytes or records, after their length."""
@@ -215,7 +237,7 @@ class _Encoder(Source):
         else:
             self.add(f"{b} = {value}{encode}", f"{n} = len({b}){one}")
         self.length(n, "h" if kind.name == "string" else "i")
-        self.add(f"w({b})")
+        self.parts.append(b)
 
     def length(self, n: str, code: str) -> None:
         if self.flexible:
@@ -248,17 +270,20 @@ class _Encoder(Source):
         """Count and numbers, and the run before them, in one ``pack`` when they are few."""
         codes, values = _without_zeros([*self.run, ("B" if self.flexible else "i", n)])
         few = self.constant("writers", writers_of(codes, code), key=(codes, code))
+        self.list_parts()
         self.add(
             f"if len({items}) < {SHORT_ARRAY}:",
-            f"    w({few}[len({items})]({', '.join(values)}, *{items}))",
+            f"    p.append({few}[len({items})]({', '.join(values)}, *{items}))",
         )
         with self.block("else:"):
             self.length(n, "i")
-            self.add(f"w(write_numbers({code!r}, {items}))")
+            self.parts.append(f"write_numbers({code!r}, {items})")
+            self.list_parts()
         self.run = []
 
     def elements(self, element: Kind[Any] | type, items: str) -> None:
         item = self.fresh("m")
+        self.list_parts()
         start = self.mark()
         with self.block(f"for {item} in {items}:"):
             if isinstance(element, type):
@@ -266,11 +291,12 @@ class _Encoder(Source):
             else:
                 self.value(element, item, nullable=False)
             self.flush()
+            self.list_parts()
         loop, *body = self.since(start)
-        if len(body) == 1 and body[0].startswith("w("):
+        if len(body) == 1 and body[0].startswith("p.append("):
             # One part an element: a comprehension appends them faster than calls do.
             self.cut(start)
-            self.add(f"p += [{body[0][2:-1]} {loop[:-1]}]")
+            self.add(f"p += [{body[0][len('p.append(') : -1]} {loop[:-1]}]")
 
     # Tagged fields.
 
@@ -291,6 +317,7 @@ class _Encoder(Source):
                 self.add(f"{flag} = {value} != {default}")
         self.run.append(("B", " + ".join(sent.values())))
         self.flush()
+        self.list_parts()
         for f, flag in sent.items():
             with self.at(f.name), self.block(f"if {flag}:"):
                 self.tagged_value(f, f"{holder}.{f.name}")
@@ -298,16 +325,15 @@ class _Encoder(Source):
     def tagged_value(self, f: FieldSpec, value: str) -> None:
         """Tag, size, content; the content is built separately, because its size comes first."""
         outer, content = self.fresh("q"), self.fresh("b")
-        self.add(f"{outer} = p", "p = []", "w = p.append")
+        self.add(f"{outer} = p")
+        self.listed = False
         self.value(f.kind, value, nullable=self.version in f.nullable)
-        self.flush()
         self.add(
-            f"{content} = b''.join(p)",
+            f"{content} = {self.joined()}",
             f"p = {outer}",
-            "w = p.append",
-            f"w(uvarint_bytes({f.tag}) + uvarint_bytes(len({content})))",
-            f"w({content})",
+            f"p += uvarint_bytes({f.tag}), uvarint_bytes(len({content})), {content}",
         )
+        self.listed = True
 
 
 def _without_zeros(run: list[tuple[str, str]]) -> tuple[str, list[str]]:
