@@ -91,6 +91,9 @@ class Group:
     subscribed_topics: frozenset[str] | None = None
     """Topics of the generation's subscriptions; None if unknown (bytes that do not parse)."""
 
+    topics_section: bytes = b""
+    """The ``member.topics_section`` of a member of the generation; other members share it."""
+
     current_state_timestamp: WallMillis = NO_TIMESTAMP
     sync_write: Ticket | None = None
     """The leader's last assignment on its way to the log."""

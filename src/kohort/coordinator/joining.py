@@ -149,7 +149,7 @@ def _passes_gates(
     if not group.accepts_protocols(event.protocol_type, event.protocols):
         _refuse(registry, event, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         return False
-    return _metadata_is_sound(registry, event) and _has_room_in_record(
+    return _metadata_is_sound(registry, group, event) and _has_room_in_record(
         registry, group, event, present
     )
 
@@ -215,12 +215,14 @@ def _refuse_size(
     _refuse(registry, event, ErrorCode.GROUP_MAX_SIZE_REACHED, NO_MEMBER)
 
 
-def _metadata_is_sound(registry: Registry, event: JoinGroup) -> bool:
+def _metadata_is_sound(registry: Registry, group: Group, event: JoinGroup) -> bool:
     """Refuse subscriptions that cannot be read: in Kafka one of them blocks the whole group."""
     if event.protocol_type != CONSUMER:
         return True
+    section = group.topics_section
     for damaged in event.protocols:
-        if is_damaged(damaged.metadata):
+        metadata = damaged.metadata
+        if not (section and metadata.startswith(section)) and is_damaged(metadata):
             break
     else:
         return True

@@ -171,7 +171,7 @@ def write_offsets(
     group = write.group
     group.offsets.send(values)
     records = [OffsetRecord(group.group_id, tp, value) for tp, value in values.items()]
-    return registry.append(write, (*records, *more))
+    return registry.append(write, tuple(records) + more)
 
 
 def drop_if_never_written(registry: Registry, group: Group) -> None:

@@ -22,7 +22,13 @@ _KEPT_LENGTH = 256
 
 def partition_for(group_id: str, partition_count: int) -> int:
     """The partition of a group, from 0 to ``partition_count`` - 1."""
-    value = _kept_hash(group_id) if len(group_id) <= _KEPT_LENGTH else java_hash(group_id)
+    if len(group_id) <= _KEPT_LENGTH:
+        return _kept_partition(group_id, partition_count)
+    return _partition_for(group_id, partition_count)
+
+
+def _partition_for(group_id: str, partition_count: int) -> int:
+    value = java_hash(group_id)
     return (0 if value == -_INT32_SIGN else abs(value)) % partition_count
 
 
@@ -37,4 +43,4 @@ def java_hash(text: str) -> int:
     return value - _INT32 if value >= _INT32_SIGN else value
 
 
-_kept_hash = lru_cache(maxsize=4_096)(java_hash)
+_kept_partition = lru_cache(maxsize=4_096)(_partition_for)

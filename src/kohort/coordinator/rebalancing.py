@@ -378,7 +378,7 @@ def read_subscriptions(registry: Registry, group: Group) -> None:
             )
         else:
             topics |= subscribed
-            section = topics_section(metadata)
+            group.topics_section = section = topics_section(metadata)
     if known:
         group.subscribed_topics = frozenset(topics)
 

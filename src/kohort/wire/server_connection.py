@@ -230,9 +230,33 @@ class ServerConnection:
         Raises:
             InvariantViolation: The token was answered before.
         """
-        if token not in self._pending or token in self._held:
+        pending, held = self._pending, self._held
+        if token not in pending or token in held:
             return self._not_waiting(token)
-        return self._release(token, frame)
+        if len(pending) == 1:  # nearly always
+            del pending[token]
+            self.is_idle = not self._in_part
+            return frame
+        if next(iter(pending)) != token:
+            held[token] = frame
+            self._held_bytes += len(frame)
+            if self._held_bytes > self._limits.max_held:
+                self.close(f"{self._held_bytes} bytes of answers wait for an earlier one")
+            return b""
+        del pending[token]
+        if not held:
+            self.is_idle = not (pending or self._in_part)
+            return frame
+        parts = [frame]
+        for first in list(pending):
+            if first not in held:
+                break
+            ready = held.pop(first)
+            del pending[first]
+            self._held_bytes -= len(ready)
+            parts.append(ready)
+        self.is_idle = not (pending or self._in_part)
+        return b"".join(parts)
 
     def answer(self, token: Token, response: object) -> bytes:
         """Answer the request of ``token``; return the bytes that may be sent now, maybe none.
@@ -244,11 +268,11 @@ class ServerConnection:
             InvariantViolation: The token was answered before, or the response is another API's.
         """
         slot = self._pending.get(token)
-        if slot is None or token in self._held:
+        if slot is None:
             return self._not_waiting(token)
         route, correlation_id = slot
         if route is None:
-            return self._release(token, _version_refusal(correlation_id))
+            return self.answer_with(token, _version_refusal(correlation_id))
         if type(response) is not route.response:
             raise InvariantViolation(
                 f"{route.api} of token {token} answered with {type(response).__name__}"
@@ -257,7 +281,7 @@ class ServerConnection:
             data = route.encode(response, correlation_id)
         except ENCODING_ERRORS as error:
             refuse_encoding(response, route.version, error)
-        return self._release(token, data)
+        return self.answer_with(token, data)
 
     def skip(self, token: Token) -> bytes:
         """Finish a request without an answer (Produce with acks=0); return bytes to send now.
@@ -299,33 +323,6 @@ class ServerConnection:
             raise ProtocolError(f"API key {key} version {version} is not served here")
         header = RequestHeader(key, version, correlation_id, None)
         return (None, correlation_id), header, ApiVersionsRequest()
-
-    def _release(self, token: Token, data: bytes) -> bytes:
-        pending, held = self._pending, self._held
-        if len(pending) == 1:  # nearly always
-            del pending[token]
-            self.is_idle = not self._in_part
-            return data
-        if next(iter(pending)) != token:
-            held[token] = data
-            self._held_bytes += len(data)
-            if self._held_bytes > self._limits.max_held:
-                self.close(f"{self._held_bytes} bytes of answers wait for an earlier one")
-            return b""
-        del pending[token]
-        if not held:
-            self.is_idle = not (pending or self._in_part)
-            return data
-        parts = [data]
-        for first in list(pending):
-            if first not in held:
-                break
-            ready = held.pop(first)
-            del pending[first]
-            self._held_bytes -= len(ready)
-            parts.append(ready)
-        self.is_idle = not (pending or self._in_part)
-        return b"".join(parts)
 
     def _not_waiting(self, token: Token) -> bytes:
         if self._closed:
