@@ -91,7 +91,7 @@ def allow_many_files() -> int:
         resource.setrlimit(resource.RLIMIT_NOFILE, (65_536, 65_536))
         most = 65_536
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    return most * 7 // 8 - SPARE_FILES
+    return most - SPARE_FILES
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import cast
 
 import pytest
-from tests.broker.conftest import Connect
+from tests.broker.conftest import Connect, loop_of
 
 from kohort.broker.embedded import EmbeddedBroker
 from kohort.broker.listener import connections_that_fit
@@ -32,20 +32,42 @@ def test_defaults_are_kafkas_and_none_is_below_ten_thousand_connections() -> Non
 
 
 @pytest.mark.parametrize(
-    ("files", "fit"),
-    [(1024, 896), (20_000, 17_500), (65_536, 57_344), (40, 8), (10, 1)],
+    ("files", "logs", "fit"),
+    [
+        (20_000, 50, 20_000 - 256 - 50 * 6),
+        (20_000, 5_000, 17_500),
+        (1_024, 50, 896),
+        (40, 50, 8),
+        (10, 50, 1),
+    ],
 )
 def test_connections_leave_open_files_for_the_logs(
-    monkeypatch: pytest.MonkeyPatch, files: int, fit: int
+    monkeypatch: pytest.MonkeyPatch, files: int, logs: int, fit: int
 ) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (files, files))
-    assert connections_that_fit(INT_MAX) == fit
-    assert connections_that_fit(5) == min(5, fit)
+    assert connections_that_fit(INT_MAX, logs) == fit
+    assert connections_that_fit(5, logs) == min(5, fit)
+
+
+def test_new_logs_take_open_files_from_connections_and_the_offsets_topic_has_its_own_from_the_start(
+    kohort_broker_factory: Callable[..., EmbeddedBroker],
+    connect: Connect,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (20_000, 20_000))
+    broker = kohort_broker_factory(offsets_topic_num_partitions=7)
+    most = loop_of(broker)._gate._most
+    assert most() == 20_000 - 256 - 7 * 6
+    client = connect(broker)
+    client.become_member("g")  # makes the offsets topic
+    assert most() == 20_000 - 256 - 7 * 6
+    client.create("t", partitions=10)
+    assert most() == 20_000 - 256 - 17 * 6
 
 
 def test_without_a_bound_of_open_files_the_setting_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (resource.RLIM_INFINITY,) * 2)
-    assert connections_that_fit(INT_MAX) == INT_MAX
+    assert connections_that_fit(INT_MAX, logs=50) == INT_MAX
 
 
 def test_connections_of_one_address_are_bounded(

@@ -30,9 +30,15 @@ FRAME_BYTES_PER_SECOND: Final = 16 * 1024
 """The least rate of a request after ``kohort.frame.timeout.ms``. Every real client is faster; an
 attacker that only holds connections open is slower."""
 
-SPARE_DESCRIPTORS: Final = 32
 SPARE_DESCRIPTORS_SHARE: Final = 8
-"""Open files that connections leave for logs: one in so many, at least ``SPARE_DESCRIPTORS``."""
+"""Open files that connections leave for logs: at most one in so many."""
+
+DESCRIPTORS_OF_A_LOG: Final = 6
+"""Most open files of a log: its active segment, four sealed ones that are read, and one more."""
+
+SPARE_DESCRIPTORS: Final = 256
+LEAST_SPARE_DESCRIPTORS: Final = 32
+"""Open files for logs of topics that come later, and for all logs if few files are permitted."""
 
 REFUSALS_LOGGED_MS: Final = Millis(1_000)
 """How often a flood of refused connections is logged."""

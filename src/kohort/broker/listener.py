@@ -10,8 +10,11 @@ import logging
 import resource
 import socket
 from collections import Counter
+from collections.abc import Callable
 
 from kohort.broker.limits import (
+    DESCRIPTORS_OF_A_LOG,
+    LEAST_SPARE_DESCRIPTORS,
     REFUSALS_LOGGED_MS,
     SPARE_DESCRIPTORS,
     SPARE_DESCRIPTORS_SHARE,
@@ -74,8 +77,8 @@ def advertised_address(sock: socket.socket, listen: Address, wanted: Address | N
     return Address(host, sock.getsockname()[1])
 
 
-def connections_that_fit(wanted: int) -> int:
-    """``max.connections``, but never the open files that the logs need.
+def connections_that_fit(wanted: int, logs: int) -> int:
+    """``max.connections``, but never the open files that so many logs need.
 
     Kafka's default is no bound at all. A broker without a free descriptor cannot roll a segment, so
     a flood of connections would end its commits.
@@ -83,18 +86,20 @@ def connections_that_fit(wanted: int) -> int:
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if files == resource.RLIM_INFINITY:
         return wanted
-    return min(wanted, max(1, files - max(SPARE_DESCRIPTORS, files // SPARE_DESCRIPTORS_SHARE)))
+    share = max(LEAST_SPARE_DESCRIPTORS, files // SPARE_DESCRIPTORS_SHARE)
+    spare = min(share, SPARE_DESCRIPTORS + logs * DESCRIPTORS_OF_A_LOG)
+    return min(wanted, max(1, files - spare))
 
 
 class Gate:
     """Counts connections and refuses those that are too many.
 
     Args:
-        most: connections at a time.
+        most: tells how many connections are allowed at a time, now.
         most_per_ip: of one address.
     """
 
-    def __init__(self, most: int, most_per_ip: int) -> None:
+    def __init__(self, most: Callable[[], int], most_per_ip: int) -> None:
         self._most = most
         self._most_per_ip = most_per_ip
         self._by_ip: Counter[str] = Counter()
@@ -105,7 +110,7 @@ class Gate:
     def enter(self, session: Session) -> bool:
         """Whether this connection may come in; if so it counts until ``leave``."""
         host = session.peer_host
-        if self._total >= self._most or self._by_ip[host] >= self._most_per_ip:
+        if self._total >= self._most() or self._by_ip[host] >= self._most_per_ip:
             self._refuse(host)
             return False
         self._total += 1
@@ -125,7 +130,7 @@ class Gate:
             host,
             self._total,
             self._by_ip.get(host, 0),
-            self._most,
+            self._most(),
             self._most_per_ip,
             self._refused,
         )

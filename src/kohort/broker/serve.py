@@ -290,15 +290,16 @@ class BrokerServer:
         engine: CoordinatorEngine,
     ) -> None:
         loop = asyncio.get_running_loop()
+        topics = state.topics
         executor = ThreadPoolExecutor(1, thread_name_prefix="kohort-sync")
         self._down.callback(executor.shutdown)
+        settings = self.settings
         gate = Gate(
-            connections_that_fit(self.settings.max_connections),
-            self.settings.max_connections_per_ip,
+            lambda: connections_that_fit(settings.max_connections, topics.log_count),
+            settings.max_connections_per_ip,
         )
         broker_loop = self._broker_loop = BrokerLoop(engine, loop, gate, self._observe)
         self._flusher = Flusher(loop, executor, broker_loop.chores, self._flushed)
-        topics = state.topics
         fetching = self._fetching = Fetching(broker_loop.chores)
         producing = Producing(self._flusher, fetching.waiting.appended)
         journal = Journal(topics, self._flusher, broker_loop.appended, broker_loop.append_failed)

@@ -118,6 +118,12 @@ class Topics:
             )
         return self.log(partition)
 
+    @property
+    def log_count(self) -> int:
+        """Number of the logs; those of the internal topic count before it is made."""
+        missing = self._log_dir.topics.get(OFFSETS_TOPIC) is None
+        return self._log_dir.log_count + missing * self._settings.offsets_topic_num_partitions
+
     def offsets_topic(self) -> Topic:
         """The internal topic of groups and offsets, made when it is first needed.
 

@@ -251,6 +251,11 @@ class LogDir:
             )
         return log
 
+    @property
+    def log_count(self) -> int:
+        """Number of open logs."""
+        return len(self._logs)
+
     def logs(self) -> Iterator[PartitionLog]:
         """All open logs."""
         return iter(self._logs.values())
