@@ -8,7 +8,7 @@ import pickle
 import pytest
 
 from kohort.schema import BYTES, INT16, INT32, STRING, VersionRange, array, field, struct
-from kohort.schema.declare import NO_VERSIONS, layout_of
+from kohort.schema.declare import NO_VERSIONS, layout_of, maker
 
 
 @struct()
@@ -48,6 +48,16 @@ def test_lists_and_structs_are_not_shared_between_objects() -> None:
     first.points.append(Point())
     first.centre.x = 5
     assert second == Shape()
+
+
+def test_a_maker_makes_the_same_messages_as_the_class() -> None:
+    make = maker(Shape)
+    first, second = make(name="a", weight=3), make()
+    assert first == Shape(name="a", weight=3)
+    first.points.append(Point())
+    assert second == Shape()
+    with pytest.raises(TypeError, match="colour"):
+        make(colour=1)  # type: ignore[call-arg]  # no such field
 
 
 def test_messages_are_slotted_and_mutable() -> None:

@@ -92,9 +92,9 @@ class Member:
 
     def metadata_for(self, name: ProtocolName) -> bytes:
         """The member's metadata for protocol ``name``; empty if it does not offer ``name``."""
-        for protocol in self.protocols:
-            if protocol.name == name:
-                return protocol.metadata
+        for offered, metadata in self.protocols:
+            if offered == name:
+                return metadata
         return b""
 
     def vote(self, candidates: frozenset[ProtocolName]) -> ProtocolName:

@@ -11,9 +11,9 @@ in snake case, KIP-482 for tags).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar, dataclass_transform, overload
+from typing import Any, NamedTuple, TypeVar, cast, dataclass_transform, overload
 
 from kohort.schema.kinds import Kind
 
@@ -244,9 +244,22 @@ def _finish(cls: C, versions: str, flexible: str, *, api_key: int | None, is_req
     return type(cls)(cls.__name__, cls.__bases__, body)
 
 
-def _constructor(cls: type, layout: Layout) -> Callable[..., None]:
-    """A keyword-only ``__init__`` as source text, so that a call costs no loop."""
-    scope: dict[str, Any] = {"UNSET": _UNSET}
+def maker(cls: type[T]) -> type[T]:
+    """A function like ``cls``, for hot paths: it makes a message in less than half of the time.
+
+    A call of a class with keywords makes a dictionary of them; a call of a function does not.
+    """
+    return cast("type[T]", _constructor(cls, layout_of(cls), ["self = new(cls)"], "return self"))
+
+
+def _constructor(
+    cls: type, layout: Layout, before: Sequence[str] = (), after: str = "pass"
+) -> Callable[..., Any]:
+    """A function with keywords that sets all fields, without a loop.
+
+    It is ``__init__``, unless ``before`` makes the object and ``after`` returns it.
+    """
+    scope: dict[str, Any] = {"UNSET": _UNSET, "new": object.__new__, "cls": cls}
     arguments, lines = [], []
     for f in layout.fields:
         if f.default_is_fresh:
@@ -257,11 +270,11 @@ def _constructor(cls: type, layout: Layout) -> Callable[..., None]:
             scope[f"default_{f.name}"] = f.default
             arguments.append(f"{f.name}=default_{f.name}")
             value = f.name
-        lines.append(f"    self.{f.name} = {value}")
-    star = "*, " if arguments else ""
-    head = f"def __init__(self, {star}{', '.join(arguments)}):"
-    exec("\n".join([head, *(lines or ["    pass"])]), scope)
-    made: Callable[..., None] = scope["__init__"]
+        lines.append(f"self.{f.name} = {value}")
+    star = ["*"] if arguments else []
+    head = f"def __init__({', '.join([*([] if before else ['self']), *star, *arguments])}):"
+    exec("\n    ".join([head, *before, *lines, after]), scope)
+    made: Callable[..., Any] = scope["__init__"]
     made.__qualname__ = f"{cls.__qualname__}.__init__"
     made.__module__ = cls.__module__
     return made

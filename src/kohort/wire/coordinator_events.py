@@ -38,6 +38,7 @@ from kohort.model.ids import (
 )
 from kohort.model.join import JoinProtocol
 from kohort.model.values import shared
+from kohort.schema.declare import maker
 from kohort.wire import coordinator_offsets as of_offsets
 from kohort.wire import coordinator_views as of_views
 from kohort.wire.messages.k08_offset_commit import OffsetCommitRequest
@@ -60,6 +61,8 @@ from kohort.wire.messages.k47_offset_delete import OffsetDeleteRequest
 from kohort.wire.server_connection import Knows, Received, ServerConnection
 
 _make = tuple.__new__  # costs a third of a call of the named tuple
+_make_joined = maker(JoinGroupResponse)
+_make_synced = maker(SyncGroupResponse)
 
 _JOIN_ASKS_FOR_ID: Final = 4
 _JOIN_NULL_PROTOCOL: Final = 7
@@ -117,7 +120,7 @@ def join_again(event: JoinGroup, token: Token, host: str, values: tuple[Any, ...
 
 def _joined(answer: JoinAnswer, version: int) -> JoinGroupResponse:
     name = answer.protocol_name
-    return JoinGroupResponse(
+    return _make_joined(
         error_code=answer.error,
         generation_id=answer.generation_id,
         protocol_type=answer.protocol_type,
@@ -166,7 +169,7 @@ def sync_again(event: SyncGroup, token: Token, values: tuple[Any, ...]) -> SyncG
 
 
 def _synced(answer: SyncAnswer, _version: int) -> SyncGroupResponse:
-    return SyncGroupResponse(
+    return _make_synced(
         error_code=answer.error,
         protocol_type=answer.protocol_type,
         protocol_name=answer.protocol_name,
