@@ -13,11 +13,13 @@ from click.testing import CliRunner
 from tests.chromium import Chromium, program
 from tests.dashboard.played import Played
 from tests.dashboard.serving import served
+from tests.explain.test_deployments import RESTART
 from tests.explain.test_metering import commit, settled
 from tests.explain.test_stories import done, joins, member
 from tests.lab.test_what_if import GROUP
 
 from kohort.cli.explain import explain
+from kohort.cli.what_if import what_if
 from kohort.dashboard.board import Board, Seen
 from kohort.dashboard.trying import Trying
 from kohort.lab.compared_policies import compared_policy
@@ -93,6 +95,8 @@ def test_the_dashboard_follows_a_group_and_runs_no_names(browser: Chromium) -> N
         ]
         sentence = browser.run("document.querySelector('#headline').textContent")
         assert sentence.startswith("Group g: 1 rebalance, because a new member joined")
+        numbers = browser.run("document.querySelector('#numbers').innerText")
+        assert "partitions moved\n1, fewest possible 1 measured" in numbers
         # The live picture stands still for the rest of the test.
         browser.run("timeline.view = { from: 0, to: 40000 }, timeline.draw()")
         browser.run("timeline.scroller.focus()")
@@ -240,3 +244,30 @@ def test_keys_on_the_page_of_the_lab_disturb_both_groups(browser: Chromium) -> N
         assert browser.run("find('#sides').innerText").count("1.5 s") == 2
         refused = "Failed to load resource: the server responded with a status of 400 (Bad Request)"
         harmless(browser, own, refused)
+
+
+def test_the_page_of_a_comparison_has_the_owners_under_each_policy(
+    browser: Chromium, tmp_path: Path
+) -> None:
+    log, made = tmp_path / f"{HOSTILE.replace('/', '')}.log", tmp_path / "page.html"
+    log.write_text("\n".join([*RESTART, ""]), encoding="utf-8")
+    words = [str(log), "--policy", "cooperative-sticky", "--seeds", "1", "--processes", "1"]
+    assert CliRunner().invoke(what_if, [*words, "--html", str(made)]).exit_code == 0
+    browser.open(made.as_uri())
+    heads = "[...document.querySelectorAll('h4')].map((head) => head.textContent)"
+    assert browser.run(heads) == [
+        "as it is: the owners in one run",
+        "cooperative-sticky: the owners in one run",
+    ]
+    assert browser.run("document.querySelectorAll('canvas').length") == 2
+    cells = (
+        "[...document.querySelector('table').tBodies[0].rows].map((row) => row.cells[0].innerText)"
+    )
+    assert browser.run(cells)[-2:] == ["as it is", "cooperative-sticky"]
+    browser.run("document.querySelector('.scroller').focus()")
+    browser.press("End", "Enter")
+    assert browser.run("document.querySelector('.detail .moves').textContent").startswith(
+        "Partitions: kept "
+    )
+    assert "NaN" not in browser.run("document.body.innerText")
+    harmless(browser, made.as_uri())

@@ -12,12 +12,14 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
 from kohort.cli.evidence import read_sources
 from kohort.cli.explain_files import safe
 from kohort.cli.output import (
+    FILE,
     MISSING,
     cluster_option,
     json_option,
@@ -26,10 +28,14 @@ from kohort.cli.output import (
     print_json,
     print_table,
     separate,
+    writing,
 )
 from kohort.cli.parallel import with_progress
+from kohort.cli.what_if_page import what_if_page
+from kohort.dashboard.trying import Done, do_with_picture, outcome_values
 from kohort.explain.deployments import Deployment
 from kohort.explain.evidence import Evidence
+from kohort.history.cost_values import Metrics
 from kohort.history.fewest_moves import fewest_moves
 from kohort.lab.changes import (
     Change,
@@ -39,7 +45,7 @@ from kohort.lab.changes import (
     sensible_changes,
 )
 from kohort.lab.compared_policies import compared_policy
-from kohort.lab.what_if import COLUMNS, Outcome, collect, do, jobs
+from kohort.lab.what_if import COLUMNS, Job, Outcome, collect, do, jobs
 from kohort.lab.what_if_words import (
     comparison,
     cost_cells,
@@ -82,6 +88,9 @@ from kohort.model.errors import ConfigError
     "--processes", type=click.IntRange(1), default=os.cpu_count() or 1, show_default="all cores",
     help="Number of runs at a time.",
 )  # fmt: skip
+@click.option(
+    "--html", type=FILE, help="Write a page with the owners in one run of each to this file."
+)
 @json_option
 def what_if(
     *,
@@ -93,6 +102,7 @@ def what_if(
     assumptions: tuple[str, ...],
     seeds: int,
     processes: int,
+    html: Path | None,
     as_json: bool,
 ) -> None:
     """Replay the events of a group under other policies and settings.
@@ -118,12 +128,36 @@ def what_if(
     for change in changes:
         check_change(deployment, change)
     wanted = jobs(deployment, changes, range(1, seeds + 1))
-    done = with_progress(do, wanted, processes, lambda each: each[0].change.title)
-    outcomes = collect(wanted, done)
+    costs: list[tuple[Job, Metrics]] = []
+    if html is None:
+        costs += with_progress(do, wanted, processes, lambda each: each[0].change.title)
+    else:
+        costs += _drawn(html, deployment, wanted, processes)
+    outcomes = collect(wanted, costs)
     if as_json:
         print_json(comparison(deployment, outcomes))
     else:
         _print(deployment, outcomes)
+
+
+def _drawn(
+    html: Path, deployment: Deployment, wanted: Sequence[Job], processes: int
+) -> list[tuple[Job, Metrics]]:
+    """Do all runs, and write their page."""
+    pictures: dict[Change, dict[str, Any] | None] = {}
+    costs = []
+
+    def title(done: Done) -> str:
+        return done[0].change.title
+
+    for job, metrics, picture in with_progress(do_with_picture, wanted, processes, title):
+        costs.append((job, metrics))
+        if job.seed == 1:
+            pictures[job.change] = picture
+    with writing(html):
+        values = outcome_values(deployment, wanted, costs, pictures)
+        html.write_text(what_if_page(values), encoding="utf-8")
+    return costs
 
 
 def _settings(option: str, texts: Sequence[str]) -> list[tuple[str, str]]:

@@ -43,6 +43,7 @@ _ALIVE_S: Final = 15.0
 _FILES: Final = {
     **dict.fromkeys(DRAWING, "text/javascript"),
     "dashboard.js": "text/javascript",
+    "outcomes.js": "text/javascript",
     "whatif.js": "text/javascript",
     "lab.js": "text/javascript",
     "style.css": "text/css",

@@ -17,6 +17,7 @@ from kohort.explain.explaining import Explained
 from kohort.explain.generations import Planner
 from kohort.explain.headline import headline
 from kohort.explain.live import LiveGroup, LiveGroups, MembersTell
+from kohort.explain.number_row import numbers_of
 from kohort.explain.picture import Cursor, Picture, picture_of
 from kohort.explain.rebalances import Rebalance
 from kohort.explain.told import Told
@@ -59,7 +60,7 @@ class _Group:
     seen: Seen | None = None
     version: int = 0
     patterns: tuple[int, dict[str, Any]] = (-1, {})
-    """One sentence and the patterns, and the version of the group that they were found in."""
+    """One sentence, the numbers, the patterns, and the version of the group that has them."""
 
 
 @dataclass(slots=True)
@@ -232,7 +233,8 @@ def _patterns(group: _Group) -> dict[str, Any]:
             for each in explained.findings
         ]
         told = headline(explained, explained.story.group, time_text)
-        group.patterns = version, {"headline": told, "findings": found}
+        numbers = [[each.name, each.text, each.known.value] for each in numbers_of(explained.story)]
+        group.patterns = version, {"headline": told, "findings": found, "numbers": numbers}
     return group.patterns[1]
 
 

@@ -184,15 +184,15 @@ class Trying:
         if len(done) < len(runs):
             self._tell(wanted, "cancelled")
         else:
-            self._tell(wanted, "done", **_values(deployment, runs, done, pictures))
+            self._tell(wanted, "done", **outcome_values(deployment, runs, done, pictures))
 
-    def _runs(self, wanted: Sequence[Job]) -> Iterator[_Done]:
+    def _runs(self, wanted: Sequence[Job]) -> Iterator[Done]:
         """The results as they come, until the comparison is cancelled."""
         if self._cancelled.is_set():
             return
         context = multiprocessing.get_context("spawn")  # a fork would copy the server's threads
         with context.Pool(min(self._processes, len(wanted))) as pool:  # its end kills processes
-            results = pool.imap_unordered(_do, wanted)
+            results = pool.imap_unordered(do_with_picture, wanted)
             left = len(wanted)
             while left and not self._cancelled.is_set():
                 try:
@@ -202,15 +202,17 @@ class Trying:
                     continue
 
 
-_Done = tuple[Job, Metrics, dict[str, Any] | None]
+Done = tuple[Job, Metrics, dict[str, Any] | None]
+"""A run, its costs, and the picture of the owners in the first run of a change."""
 
 
-def _do(job: Job) -> _Done:
+def do_with_picture(job: Job) -> Done:
+    """Do one run."""
     measured = measured_run(job)
     return job, measured.metrics, run_picture(measured) if job.seed == 1 else None
 
 
-def _values(
+def outcome_values(
     deployment: Deployment,
     runs: Sequence[Job],
     done: Sequence[tuple[Job, Metrics]],

@@ -74,15 +74,28 @@ def page(
         for number, (each, headline) in enumerate(zip(explained, headlines, strict=True))
         for part in _group(each, headline, number, stamp)
     ]
-    script = f"{script}{_BEGIN}"
+    head = "<h1>Rebalances explained</h1>"
+    return whole_page(
+        "Rebalances explained", [head, *body], script=f"{script}{_BEGIN}", style=style
+    )
+
+
+def whole_page(title: str, body: Iterable[str], *, script: str, style: str) -> str:
+    """A page that needs nothing else, and permits its own script and style only.
+
+    Args:
+        title: of the page.
+        body: parts of HTML.
+        script: the one script, at the end of the page.
+        style: of the page.
+    """
     return "\n".join(
         [
             '<!doctype html><html lang="en"><head><meta charset="utf-8">',
             '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; '
             f'style-src {_source(style)}; script-src {_source(script)}">',
             '<meta name="viewport" content="width=device-width">',
-            f"<title>Rebalances explained</title><style>{style}</style></head><body>",
-            "<h1>Rebalances explained</h1>",
+            f"<title>{escape(title)}</title><style>{style}</style></head><body>",
             *body,
             f"<script>{script}</script></body></html>\n",
         ]

@@ -7,7 +7,8 @@
 const HEAD = 50, AXIS = 22, LAG = 64, ROW = 18, MOST_HEIGHT = 520, PIECE = 0.6;
 const ICONS = [
   [/joined again/, "↻"], [/new member/, "+"], [/expired/, "✕"], [/left/, "−"], [/polled/, "⧗"],
-  [/subscription/, "≡"], [/static/, "⚓"], [/second round/, "②"], [/store/, "!"],
+  [/subscription|topic/, "≡"], [/static/, "⚓"], [/second round/, "②"], [/store|more members/, "!"],
+  [/in time/, "⧖"], [/last join failed/, "↺"],
 ];
 
 function ownerColour(owner) {
@@ -293,9 +294,10 @@ class TimelineCanvas {
     pen.clip();
     pen.fillStyle = this.ink.card;
     for (const each of this.data.rebalances.slice(Math.max(0, this.data.generation(from)))) {
-      const x = this.place(each.began);
+      const x = this.place(each.began), stopped = each.phases?.at(-1)?.[2] ?? each.ended;
       if (x > this.width) break;
-      pen.fillRect(x, top - 6, Math.max(1, this.place(each.ended) - x), low - top + 8);
+      const left = Math.min(x, this.place(each.phases?.[0]?.[1] ?? each.began));
+      pen.fillRect(left, top - 6, Math.max(1, this.place(stopped) - left), low - top + 8);
     }
     pen.strokeStyle = this.ink.ink;
     pen.lineWidth = 1.5;

@@ -92,6 +92,12 @@ function takeGroup(event) {
   find("#group").hidden = false;
   find("#group h2").textContent = values.group;
   find("#headline").textContent = values.headline;
+  find("#numbers").replaceChildren(...values.numbers.map(([name, text, known]) => {
+    const box = document.createElement("div"), told = element("dd", "", `${text} `);
+    told.append(element("span", "known", known));
+    box.append(element("dt", "", name), told);
+    return box;
+  }));
   if (shown !== values.group) {
     shown = values.group;
     find("#timeline").replaceChildren();

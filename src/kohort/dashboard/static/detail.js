@@ -133,7 +133,7 @@ class RebalanceDetail {
 
   /** The fewest moves to a balanced plan, if the source tells them, or else to the present loads. */
   fewest(each, all) {
-    if (each.moved !== null && each.needless !== null) return each.moved - each.needless;
+    if (Number.isInteger(each.moved) && Number.isInteger(each.needless)) return each.moved - each.needless;
     const kept = new Map(), wanted = new Map();
     for (const { before, after } of all) {
       if (after === null) continue;
