@@ -84,6 +84,7 @@ def test_lag_members_and_rebalances_of_groups(kohort_broker: EmbeddedBroker) -> 
     assert found['kohort_group_lag{group="g",partition="0",topic="t"}'] == 0
     assert found['kohort_group_rebalance_total{group="g",reason="new_member"}'] == 1
     assert found['kohort_group_partitions_moved_needlessly_total{group="g"}'] == 0
+    assert found['kohort_group_coordinator_changes_total{group="g"}'] == 0
     assert found["kohort_cluster_up"] == 1
     told = {name for name in found if "only-commits" in name and "_total" in name}
     assert not told, "nothing counts the rebalances of a group without generations"

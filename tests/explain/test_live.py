@@ -9,6 +9,7 @@ from kohort.explain import live as module
 from kohort.explain.amounts import Known, Stop
 from kohort.explain.causes import Cause
 from kohort.explain.events import Place
+from kohort.explain.leader_epochs import LeaderEpochs
 from kohort.explain.live import LiveGroup, LiveGroups
 from kohort.explain.picture import Cursor
 from kohort.explain.server_groups import Bumped, Reconciled, ServerMember
@@ -84,3 +85,15 @@ def test_groups_are_bounded_and_forgotten(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(module, "MOST_GROUPS", 1)
     assert groups.group("g", 0.0) is not None
     assert groups.group("h", 0.0) is None
+
+
+def test_a_moved_coordinator_is_a_pattern_of_the_groups_that_it_had() -> None:
+    groups, epochs = LiveGroups(), LeaderEpochs()
+    groups.feed(settled(1, 10.0, a=[0, 1]))
+    for epoch, at in ((3, 10.0), (4, 30.0)):
+        for moved in epochs.note(7, epoch, at, Place("__consumer_offsets-7", 1), ["g", "other"]):
+            groups.feed(moved)
+    assert "other" not in groups.groups
+    (finding,) = group(groups).explained().findings
+    assert (finding.name, finding.known) == ("coordinator moved", Known.BOUNDED)
+    assert group(groups).picture.rebalances == []

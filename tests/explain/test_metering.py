@@ -7,6 +7,7 @@ import random
 from kohort.explain.causes import Cause
 from kohort.explain.events import Place
 from kohort.explain.generations import Committed, Generations, Settled, SettledMember
+from kohort.explain.leader_epochs import LeaderEpochs
 from kohort.explain.metering import Counts, Meter
 from kohort.explain.server_groups import Bumped, Reconciled, ServerMember
 from kohort.model.ids import TopicPartition
@@ -123,3 +124,20 @@ def test_rebalances_of_the_new_protocol_count_when_they_end() -> None:
     meter.feed(Bumped(group="g", epoch=4, at=4.0, place=place))
     assert counts.rebalances == {Cause.NEW_MEMBER: 1, Cause.GONE: 1}, "another one ends it"
     assert (counts.epoch, counts.generation) == (4, None)
+
+
+def test_changes_of_the_coordinator_are_counted_from_the_beginning_of_the_counts() -> None:
+    meter, epochs = Meter(), LeaderEpochs()
+    meter.feed(settled(1, 10.0, a=[0, 1]))
+
+    def note(epoch: int, at: float) -> None:
+        for moved in epochs.note(7, epoch, at, Place("__consumer_offsets-7", 1), ["g", "other"]):
+            meter.feed(moved)
+
+    note(3, 10.0)
+    note(4, 30.0)
+    assert meter.counts["g"].coordinator_changes == 1
+    meter.begin()
+    note(6, 40.0)
+    assert meter.counts["g"].coordinator_changes == 1, "old changes do not count"
+    assert "other" not in meter.counts

@@ -133,6 +133,12 @@ def _counted(counted: dict[str, Counts]) -> Iterator[Metric]:
         ("partitions_moved", "Partitions that went to another member.", "moved", counted),
         ("partitions_moved_needlessly", "Those that could have stayed.", "needless", counted),
         (
+            "coordinator_changes",
+            "Changes and restarts of the coordinator, by leader epochs of the offsets topic.",
+            "coordinator_changes",
+            counted,
+        ),
+        (
             "unavailable_partition_seconds",
             "Time between the last commit before a rebalance and the first after it, at most the "
             "time without a reader.",

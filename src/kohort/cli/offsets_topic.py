@@ -84,11 +84,11 @@ def follow_offsets(
     places, names = _places(settings, ())
     started(names)
     with Consumer({**settings, "auto.offset.reset": "earliest"}) as reader:
-        ends = _begin(reader, places)
+        ends, epochs = _begin(reader, places), LeaderEpochs()
         behind = True
         while not ended():
             for record in reader.consume(_AT_ONCE, _WAIT_S):
-                _feed(record, (), feed)
+                _feed(record, (), feed, epochs)
             if behind and all(reader.position(place) >= ends[place] for place in places):
                 behind = False
                 caught_up()

@@ -6,11 +6,13 @@ each group, at any time. Must not know: the bytes of the log, pages, clocks.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from kohort.explain.amounts import Known, Stop
+from kohort.explain.events import Event, Kind
 from kohort.explain.explaining import MOST_GROUPS, Explained
 from kohort.explain.generations import Committed, Generations, Planner, Settled
 from kohort.explain.patterns.rules import findings
@@ -20,6 +22,8 @@ from kohort.explain.server_groups import Bumped, Reconciled, ServerGroup, Server
 from kohort.explain.stories import Story
 from kohort.explain.told import Told
 
+MOST_MOVES: Final = 100
+"""Changes of the coordinator that are kept for one group."""
 MembersTell: TypeAlias = Callable[[Mapping[str, str]], dict[str, str]]
 """The owners in the records, by partition -> the owners as the members tell them."""
 
@@ -40,16 +44,23 @@ class LiveGroup:
     members_tell: MembersTell | None = None
     """A record comes at the end of a rebalance; members tell when they give partitions up."""
     _recorded: dict[str, str] = field(default_factory=dict)
+    _moves: deque[Event] = field(default_factory=lambda: deque(maxlen=MOST_MOVES))
+    """The last changes of the coordinator."""
 
     def explained(self) -> Explained:
         """The group's story so far, and the patterns in it."""
         story = Story(group=self.name, dated=self.picture.dated)
+        for event in self._moves:
+            story.feed(event)
         story.replace(self.picture.rebalances)
         return Explained(story=story, findings=tuple(findings(story)))
 
     def feed(self, item: Told, planner: Planner | None, topics: dict[str, str]) -> None:
         """Take a record of the group."""
         match item:
+            case Event():
+                self._moves.append(item)
+                self.version += 1
             case Settled():
                 followed = self._generations(planner)
                 followed.settled(item)
@@ -127,7 +138,14 @@ class LiveGroups:
         self._topics.update(names)
 
     def feed(self, item: Told) -> None:
-        """Take a record; events of logs, and groups after `MOST_GROUPS`, are left out."""
+        """Take a record, or a change of a known group's coordinator.
+
+        Other events, and groups after `MOST_GROUPS`, are left out.
+        """
+        if isinstance(item, Event):
+            if item.kind is Kind.COORDINATOR_MOVED and item.group in self.groups:
+                self.groups[item.group].feed(item, self._planner, self._topics)
+            return
         if not isinstance(item, Settled | Committed | Bumped | ServerMember | Reconciled):
             return
         if isinstance(item, Committed) and item.topic_id:

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from kohort.explain.causes import Cause
+from kohort.explain.events import Event, Kind
 from kohort.explain.generations import Committed, Generations, Planner, Settled
 from kohort.explain.rebalances import Rebalance
 from kohort.explain.server_groups import Bumped, Reconciled, ServerGroup, ServerMember
@@ -31,6 +32,8 @@ class Counts:
             commit; an upper bound, from the rate of the commits.
         generation: the present generation of a classic group; None before its first record.
         epoch: the present epoch of a group of KIP-848.
+        coordinator_changes: changes of the coordinator, and its restarts, that the leader epochs of
+            the topic show.
         settled: the time of the last record, in seconds since 1970.
     """
 
@@ -39,6 +42,7 @@ class Counts:
     needless: int = 0
     unavailable_s: float = 0.0
     duplicates: int = 0
+    coordinator_changes: int = 0
     generation: int | None = None
     epoch: int | None = None
     settled: float | None = None
@@ -67,8 +71,10 @@ class Meter:
         self.counts: dict[str, Counts] = {}
 
     def feed(self, item: Told) -> None:
-        """One record; events of logs are not counted."""
+        """One record, or a change of a coordinator; other events are not counted."""
         match item:
+            case Event() if item.kind is Kind.COORDINATOR_MOVED and item.group in self.counts:
+                self.counts[item.group].coordinator_changes += 1
             case Settled() | Committed():
                 self._classic(item, self.counts.setdefault(item.group, Counts()))
             case Bumped() | ServerMember() | Reconciled():
