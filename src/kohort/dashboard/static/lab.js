@@ -8,6 +8,7 @@ const KEYS = { k: "kill", s: "stall", p: "pause", c: "coordinator" };
 const STATE_MS = 500, SEEN_MS = 120000;
 const find = (selector) => document.querySelector(selector);
 const sides = new Map();
+let newest = "";
 
 class Side {
   constructor(root, { group, policy }) {
@@ -54,6 +55,8 @@ async function look() {
       if (!sides.has(side.group)) sides.set(side.group, new Side(find("#sides"), side));
       sides.get(side.group).show(side);
     }
+    if (values.log[0] !== newest) find("#refused").textContent = "";  // it may be possible now
+    newest = values.log[0];
     find("#log").replaceChildren();
     for (const text of values.log) made(find("#log"), "div", "known", text);
   } catch {
