@@ -3,8 +3,10 @@
 Three deployments run twice: as they are, and with a change. The evidence of the first run (the
 broker's log, the offsets topic, the members' histories) gives the prediction. The second run tells
 how good it is. The meter of the lab measures both runs, from the histories of the processes. The
-next process of a pod has imported everything when it is told to start, so that a busy machine does
-not change the restart times.
+longest gap of one run depends on the moment between two heartbeats in which a member ends: several
+groups go through each run at once, and their mean is compared with the mean of the lab. The next
+process of a pod has imported everything when it is told to start, so that a busy machine does not
+change the restart times.
 
     python -m bench.what_if                      # starts a real Kafka itself
     python -m bench.what_if killed --seeds 3     # one deployment
@@ -20,9 +22,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from statistics import fmean, stdev
 from typing import Any, Final
 
 from bench.ending import end_with_children
@@ -41,7 +45,7 @@ from kohort.history.endings import with_endings
 from kohort.history.fewest_moves import fewest_moves
 from kohort.host.clock import monotonic_now
 from kohort.lab.changes import Change, check_change
-from kohort.lab.what_if import collect, do, jobs
+from kohort.lab.what_if import Outcome, collect, do, jobs
 from kohort.model.ids import GroupId, TopicPartition
 from kohort.model.instants import Instant
 from kohort.storage.fact_files import read_history
@@ -51,6 +55,8 @@ FLUSH_S: Final = 0.3
 RESTORE_S: Final = 0.2
 SETTLE_S: Final = 10.0
 BETWEEN_S: Final = 8.0
+APART_S: Final = 1.3
+"""Groups that run at once end their members so long after each other."""
 GOAL: Final = 0.2
 TOLD: Final = (("unavailable_ms", "dead_ps"), ("longest_stop_ms", "gap_s"), ("moves", "moves"))
 
@@ -209,9 +215,34 @@ class Real:
     """Of the evidence up to the end of the run."""
 
 
-def run_case(case: Case, kafka: RealKafka, directory: Path, *, changed: bool) -> Real:
-    """Let the events happen to the processes, and measure their histories."""
-    group = f"{directory.name}-{'after' if changed else 'before'}"
+def run_groups(
+    case: Case, kafka: RealKafka, directory: Path, groups: int, *, changed: bool
+) -> list[Real]:
+    """Let the events happen to several groups at once, and measure each of them."""
+    names = [f"{directory.name}-{'after' if changed else 'before'}-{n}" for n in range(groups)]
+    with ThreadPoolExecutor(groups) as pool:
+        runs = []
+        for name in names:
+            runs.append(pool.submit(run_case, case, kafka, directory, name, changed=changed))
+            time.sleep(APART_S)
+        done = [run.result() for run in runs]
+    return [measured_run(kafka, run) for run in done]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """The run of one group, before it is measured."""
+
+    group: str
+    topic: str
+    partitions: int
+    histories: list[Path]
+    begin: Instant
+    end: Instant
+
+
+def run_case(case: Case, kafka: RealKafka, directory: Path, group: str, *, changed: bool) -> Run:
+    """Let the events happen to the processes of one group."""
     with ExitStack() as stack:
         name = stack.enter_context(topic(kafka.bootstrap_servers, case.partitions))
         feeder = stack.enter_context(
@@ -250,15 +281,27 @@ def run_case(case: Case, kafka: RealKafka, directory: Path, *, changed: bool) ->
         time.sleep(case.calm_s)
         end = monotonic_now()
         histories = [path for pod in pods for path in pod.histories]
-        evidence = Evidence(fewest_moves)
-        sources = [kafka.log(), *histories]
-        read_sources(sources, kafka.bootstrap_servers, (group,), evidence)
-        partitions = [TopicPartition(name, number) for number in range(case.partitions)]
-        return Real(
+        return Run(
             group=group,
-            metrics=_measured(histories, partitions, group, begin, end),
-            deployment=evidence.deployment(group),
+            topic=name,
+            partitions=case.partitions,
+            histories=histories,
+            begin=begin,
+            end=end,
         )
+
+
+def measured_run(kafka: RealKafka, run: Run) -> Real:
+    """Measure the histories of a run, and read its evidence."""
+    evidence = Evidence(fewest_moves)
+    sources = [kafka.log(), *run.histories]
+    read_sources(sources, kafka.bootstrap_servers, (run.group,), evidence)
+    partitions = [TopicPartition(run.topic, number) for number in range(run.partitions)]
+    return Real(
+        group=run.group,
+        metrics=_measured(run.histories, partitions, run.group, run.begin, run.end),
+        deployment=evidence.deployment(run.group),
+    )
 
 
 def _measured(
@@ -278,8 +321,8 @@ def _measured(
 # -- the prediction -------------------------------------------------------------------------------
 
 
-def predict(case: Case, real: Real, seeds: int) -> list[dict[str, Any]]:
-    """The values of the lab for the run that is the evidence, and for the changed one."""
+def predict(case: Case, real: Real, seeds: int) -> list[Outcome]:
+    """The runs of the lab for the run that is the evidence, and for the changed one."""
     deployment = real.deployment
     check_change(deployment, case.change)
     print(
@@ -289,35 +332,41 @@ def predict(case: Case, real: Real, seeds: int) -> list[dict[str, Any]]:
     for incident in deployment.incidents:
         print(f"  {incident.pod} {incident.what} for {incident.for_s} s ({incident.known})")
     wanted = jobs(deployment, [case.change], range(1, seeds + 1))
-    outcomes = collect(wanted, map(do, wanted))
-    return [
-        {
-            short: (round(outcome.mean(name), 2), round(outcome.spread(name), 2))
-            for name, short in (*TOLD, ("rebalances", "rebalances"))
-        }
-        for outcome in outcomes
-    ]
+    return collect(wanted, map(do, wanted))
 
 
-def compare(name: str, kafka: RealKafka, directory: Path, seeds: int) -> None:
+def compare(name: str, kafka: RealKafka, directory: Path, seeds: int, groups: int) -> None:
     """Both runs of a deployment, and the prediction; one row for each value."""
     case = CASES[name]
-    before = run_case(case, kafka, directory, changed=False)
-    predicted = predict(case, before, seeds)
-    after = run_case(case, kafka, directory, changed=True)
-    for incident in after.deployment.incidents:
-        print(f"  after: {incident.pod} {incident.what} for {incident.for_s} s")
+    before = run_groups(case, kafka, directory, groups, changed=False)
+    present, then = zip(*(predict(case, real, seeds) for real in before), strict=True)
+    after = run_groups(case, kafka, directory, groups, changed=True)
+    for real in after:
+        for incident in real.deployment.incidents:
+            print(f"  after: {incident.pod} {incident.what} for {incident.for_s} s")
     for key, short in TOLD:
-        first, second = _value(before, key), _value(after, key)
-        (was, spread_was), (mean, spread) = predicted[0][short], predicted[1][short]
-        row = {"deployment": name, "value": short, "real_before": first, "lab_before": was}
-        row |= {"spread_before": spread_was, "real_after": second, "predicted": mean}
-        row |= {"spread": spread, "error": _error(mean, second), "goal": GOAL}
-        emit("what_if", row)
+        was, is_now = _values(before, key), _values(after, key)
+        lab = [value for outcome in present for value in outcome.values(key)]
+        predicted = [value for outcome in then for value in outcome.values(key)]
+        row = {"deployment": name, "value": short, "groups": groups, "real_before": _mean(was)}
+        row |= {"spread_real_before": _spread(was), "lab_before": _mean(lab)}
+        row |= {"spread_before": _spread(lab), "real_after": _mean(is_now)}
+        row |= {"spread_real_after": _spread(is_now), "predicted": _mean(predicted)}
+        row |= {"spread": _spread(predicted), "error": _error(fmean(predicted), fmean(is_now))}
+        emit("what_if", row | {"all_after": is_now, "goal": GOAL})
 
 
-def _value(real: Real, key: str) -> float:
-    return round(float(getattr(real.metrics, key)) / (1_000 if key.endswith("_ms") else 1), 2)
+def _values(runs: list[Real], key: str) -> list[float]:
+    scale = 1_000 if key.endswith("_ms") else 1
+    return [round(float(getattr(real.metrics, key)) / scale, 2) for real in runs]
+
+
+def _mean(values: list[float]) -> float:
+    return round(fmean(values), 2)
+
+
+def _spread(values: list[float]) -> float:
+    return round(stdev(values), 2) if len(values) > 1 else 0.0
 
 
 def _error(predicted: float, real: float) -> float | None:
@@ -339,6 +388,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, prog="python -m bench.what_if")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(CASES)}")
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--groups", type=int, default=4, help="groups at once (%(default)s)")
     parser.add_argument("--member", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.member:
@@ -350,7 +400,7 @@ def main() -> None:
     with _kafka() as kafka:
         for name in options.names or CASES:
             with tempfile.TemporaryDirectory(prefix=f"{name}-") as directory:
-                compare(name, kafka, Path(directory), options.seeds)
+                compare(name, kafka, Path(directory), options.seeds, options.groups)
 
 
 if __name__ == "__main__":

@@ -196,6 +196,19 @@ def test_clients_that_had_not_joined_at_the_end_of_the_log_share_their_rebalance
             "",
         ),
         (
+            "[2026-03-01 12:00:00,000] INFO [GroupCoordinator 1]: Preparing to rebalance group g "
+            "in state PreparingRebalance with old generation 7 (__consumer_offsets-3",
+            Kind.PREPARING,
+            "g",
+        ),
+        (
+            "[2026-03-01 12:00:00,000] INFO [GroupCoordinator 1]: Preparing to rebalance group g "
+            "in state PreparingRebalance with old generation 7 "
+            "(kafka.coordinator.group.GroupCoordinator)",
+            Kind.PREPARING,
+            "g",
+        ),
+        (
             "[2026-03-01 12:00:00,000] INFO [Consumer clientId=c, groupId=g] Successfully joined "
             "group with generation Generation{generationId=18, memberId='c-",
             Kind.JOINED,
@@ -206,3 +219,57 @@ def test_clients_that_had_not_joined_at_the_end_of_the_log_share_their_rebalance
 def test_lines_of_old_clients_and_of_frameworks(text: str, kind: Kind, group: str) -> None:
     (event,) = events(text)
     assert (event.kind, event.group) == (kind, group)
+
+
+def kafkajs(level: str, message: str, error: str = "", **more: str) -> str:
+    """A line of KafkaJS."""
+    fields = {"level": level, "timestamp": "2026-03-01T12:00:00.25Z", "message": message}
+    return json.dumps(fields | ({"error": error} if error else {}) | more)
+
+
+HEARTBEAT = "[Connection] Response Heartbeat(key: 12, version: 3)"
+REBALANCING = "The group is rebalancing, so a rejoin is needed"
+UNAWARE = "The coordinator is not aware of this member"
+
+
+@pytest.mark.parametrize(
+    ("line", "kind"),
+    [
+        (kafkajs("ERROR", HEARTBEAT, REBALANCING), Kind.HEARTBEAT_REBALANCING),
+        (kafkajs("DEBUG", HEARTBEAT, REBALANCING), Kind.PROGRESS),
+        (kafkajs("DEBUG", HEARTBEAT), Kind.PROGRESS),
+        (kafkajs("ERROR", HEARTBEAT, UNAWARE), Kind.UNKNOWN_MEMBER),
+        (kafkajs("ERROR", HEARTBEAT, "This is not the correct coordinator for this group"),
+         Kind.COORDINATOR_LOST),
+        (f"[2026-03-01 12:00:00.25] ERROR: {UNAWARE}, re-joining the group", Kind.UNKNOWN_MEMBER),
+    ],
+)  # fmt: skip
+def test_an_answer_of_kafkajs_is_told_by_its_error(line: str, kind: Kind) -> None:
+    (event,) = events(line)
+    assert event.kind is kind
+
+
+def test_a_member_that_one_line_names_by_its_client_id_is_one_consumer() -> None:
+    found = explain(
+        [
+            kafkajs("ERROR", HEARTBEAT, UNAWARE, clientId="c-1"),
+            kafkajs("ERROR", f"[Runner] {UNAWARE}, re-joining the group", memberId=WHO),
+        ]
+    )
+    assert f"did not know consumer {WHO} any more, 2 times" in found.findings[0].says
+
+
+def test_brods_generation_is_that_of_the_line_in_front_of_the_assignment() -> None:
+    def brod(at: str, generation: int, *lines: str) -> list[str]:
+        head = f"[{at}I||<0.1.0>] Group member (g,coor=<0.1.0>,cb=<0.2.0>,generation={generation}):"
+        return [head, *lines]
+
+    found = explain(
+        [
+            *brod("12:00:00.100", 40_408, "re-joining group, reason:unknown_member_id"),
+            *brod("12:00:00.300", 40_410, "elected=true"),
+            *brod("12:00:00.350", 40_410, "assignments received:", "  t:", "    partition=0 x"),
+        ]
+    )
+    (row,) = found.story.rebalances
+    assert (row.generation, row.began, row.assigned) == (40_410, 43_200.1, 43_200.35)

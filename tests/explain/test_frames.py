@@ -57,6 +57,8 @@ LINES = {
     "a web page": f"[2026-03-01 12:00:00,250] INFO {TEXT} (kafka.coordinator.group.X)<br>",
     "a row of a table": f"| [2026-03-01 12:00:00,250] INFO {TEXT} |",
     "a context behind the logger": f"[2026-03-01 12:00:00,250] INFO {TEXT} (kafka.x.X) {{a=b}}",
+    "columns behind the logger": f"[2026-03-01 12:00:00,250] INFO {TEXT} "
+    "(kafka.coordinator.group.GroupCoordinator),2026-03-01",
     "a zone behind a space": f"2026-03-01 14:00:00.250 +0200 INFO {TEXT}",
     "a colon before the milliseconds": f"2026-03-01 12:00:00:250 INFO {TEXT}",
     "dots in the date": f"2026.03.01 12:00:00.250 INFO {TEXT}",

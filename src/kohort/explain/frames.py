@@ -31,6 +31,10 @@ _LOGGER: Final = re.compile(
 )
 """The logger behind a message, with the thread or with pairs such as ``app=connect`` behind it; a
 line that was cut has a part of the logger."""
+_WITHIN: Final = re.compile(
+    r" \((?:kafka|org\.apache\.kafka)\.(?!common\.errors\.)(?:[a-z]\w*\.)+[A-Z][\w$]*(?::\d+)?\)"
+)
+"""The logger of a line that goes on with columns of an export."""
 _AROUND: Final = re.compile(r"(?: *(?:<br ?/?>|\|))+$")
 """The end of a line of a web page, or of a row of a table in Markdown."""
 _COLOURS: Final = re.compile(r"\x1b\[[\d;]*[A-Za-z]")
@@ -195,6 +199,8 @@ def _without_logger(text: str) -> str:
     begin = text.rfind("(")
     if begin >= 0 and _LOGGER.match(text, begin):
         return text[:begin].rstrip()
+    if " (kafka." in text or " (org.apache.kafka." in text:
+        text = text[: found.start()] if (found := _WITHIN.search(text)) is not None else text
     return text
 
 

@@ -1,6 +1,6 @@
 """Values of a line of a log: those in front of its message and beside it, and without wrappings.
 
-In: the frame of a line, values of its message. Out: texts. Must not know: wordings, groups.
+In: the frame of a line, its message. Out: texts, the kind of the event. Must not know: groups.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final
 
+from kohort.explain.events import Kind
 from kohort.explain.frames import Framed
+from kohort.explain.wordings.matching import Found
 
 _CONTEXT: Final = re.compile(
     r"\[(?:Consumer|Worker|Producer|Streams) (?:instanceId=([^,\]]*), )?clientId=([^,\]]*), "
@@ -20,6 +22,8 @@ _RDKAFKA: Final = re.compile(r"(?:(?<=\|)[^|\[]*|[\w.-]+)#consumer-\d+\b")
 """librdkafka's name of a client; between its marks, the client id may have spaces."""
 _SPRING: Final = re.compile(r"([^\s:]+): partitions (?:assigned|revoked|lost):")
 """Spring Kafka's listener names the group in front of its message, since 2.3."""
+_UUID: Final = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}").fullmatch
+_HEX: Final = re.compile(r"[0-9a-f]{32}").fullmatch
 _NOTHING: Final = frozenset({"None", "null", "none", "<nil>", "{}", "(no error)", "Success"})
 _SOME: Final = re.compile(r"^Some\((.*)\)$")
 _LONGEST_CONTEXT: Final = 300
@@ -78,6 +82,29 @@ def _context(text: str) -> tuple[str, str, str] | None:
 _kept_context: Final = lru_cache(maxsize=4_096)(_context)
 
 
+def kind_of(found: Found, fields: Mapping[str, Any], *, java: bool) -> Kind:
+    """The event of a client's message, which may depend on other lines and on fields beside it.
+
+    Args:
+        found: the message.
+        fields: beside it. KafkaJS writes each answer on DEBUG, and failed ones on ERROR, too.
+        java: Java's consumer wrote to the log, too: Spring's lines repeat the consumer's.
+    """
+    kind = found.wording.kind
+    if java and found.wording.maker == "Spring":
+        return Kind.PROGRESS
+    if "answered" not in found.details:
+        return kind
+    error = str(fields.get("error") or "")
+    if not error or fields.get("level") == "DEBUG":
+        return Kind.PROGRESS
+    if "not aware of this member" in error or "generation id is not valid" in error:
+        return Kind.UNKNOWN_MEMBER
+    if "coordinator" in error:
+        return Kind.COORDINATOR_LOST
+    return kind
+
+
 def reason_in(text: str) -> str:
     """The reason in a message; empty for an object of a program."""
     return "" if text.startswith("{'") else plain(text)
@@ -90,3 +117,12 @@ def plain(text: str) -> str:
     if text.startswith("Some(") and (found := _SOME.match(text)):
         return found[1]
     return text.strip()
+
+
+@lru_cache(maxsize=4_096)
+def client_of(member: str) -> str:
+    """The client id in a member id: a broker appends a random UUID to it."""
+    for length, random in ((36, _UUID), (32, _HEX)):
+        if len(member) >= length and random(member, len(member) - length):
+            return member[:-length].removesuffix("-")
+    return ""

@@ -20,8 +20,8 @@ from kohort.explain.client_names import ClientNames
 from kohort.explain.events import Event, Handed, Kind, Side, Timed
 from kohort.explain.findings import POLL_WORDS
 from kohort.explain.generations import Committed, Settled
+from kohort.explain.line_values import client_of
 from kohort.explain.partition_lists import partitions_in
-from kohort.explain.reading import client_of
 from kohort.explain.server_groups import Bumped, Reconciled, ServerMember
 from kohort.explain.told import Told
 

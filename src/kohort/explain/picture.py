@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from kohort.explain.findings import SIGNS, rebalance_cells, rebalance_text
+from kohort.explain.line_values import client_of
 from kohort.explain.ownership import MOST_KEPT
 from kohort.explain.phases import phases_of, wait_text
-from kohort.explain.reading import client_of
 from kohort.explain.rebalances import Join, Rebalance
 from kohort.explain.stories import MOST_REBALANCES, Story
 

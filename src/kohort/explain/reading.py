@@ -10,13 +10,19 @@ import re
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Final
 
 from kohort.explain.events import Event, Kind, Place, Side
 from kohort.explain.frames import Framed, framed, kafkas, same_source_time
 from kohort.explain.line_fields import in_fields
-from kohort.explain.line_values import beside_kafkajs, in_context, plain, reason_in
+from kohort.explain.line_values import (
+    beside_kafkajs,
+    client_of,
+    in_context,
+    kind_of,
+    plain,
+    reason_in,
+)
 from kohort.explain.tables import TableReader
 from kohort.explain.torn_lines import TornLine, may_be_torn
 from kohort.explain.wordings.broker import versions_of
@@ -51,8 +57,6 @@ _CLIENTLESS: Final = frozenset(
     {"kafka-python", "aiokafka", EITHER, "franz-go", "librdkafka", "kafka-go", "ruby-kafka"}
 )
 """Programs with a member id in few of their lines: a client by it would be another one."""
-_UUID: Final = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}").fullmatch
-_HEX: Final = re.compile(r"[0-9a-f]{32}").fullmatch
 _DAY_S: Final = 86_400.0
 _WHOLE: Final = ("}", '"')
 """The ends of lines of JSON."""
@@ -127,6 +131,8 @@ class LogReader:
         """The group that a line in front of a table names, and the number of that line."""
         self._torn: TornLine | None = None
         """A line that may go on with the next ones: people paste lines that a terminal broke."""
+        self._generation = ""
+        """The generation that brod named last."""
         self._java = False
         """Whether a line was Java's."""
         self._aiokafka = False
@@ -364,9 +370,8 @@ class LogReader:
                 partition = _partition_in(text)
             versions = versions_of(versions, text) if wording.reasoned else versions
         else:
-            if maker == "Spring" and self._java:
-                kind = Kind.PROGRESS  # Spring repeats what Java's consumer wrote
-            self._java |= maker == "Java"
+            kind = kind_of(found, frame.fields, java=self._java)
+            generation = self._told_before(maker, kind, generation)
             versions, alike = None, maker in _ALIKE
             if alike:
                 maker = self._maker(maker, frame)
@@ -396,6 +401,15 @@ class LogReader:
                 *(fields[8], fields[9] and reason_in(fields[9]), details),
             ),
         )
+
+    def _told_before(self, maker: str, kind: Kind, generation: str) -> str:
+        """The generation of a line; brod writes it in the line in front of the assignment."""
+        self._java |= maker == "Java"
+        if maker != "brod":
+            return generation
+        if kind is Kind.PROGRESS:
+            self._generation = generation or self._generation
+        return self._generation if kind is Kind.SYNCED else ""
 
     def _of_whom(self, kind: Kind, group: str, key: str, home: int | None) -> str:
         """The group of a line, which is noted for later lines without one."""
@@ -472,15 +486,6 @@ def _may_be(line: str) -> bool:
         if word in line:
             return True
     return False
-
-
-@lru_cache(maxsize=4_096)
-def client_of(member: str) -> str:
-    """The client id in a member id: a broker appends a random UUID to it."""
-    for length, random in ((36, _UUID), (32, _HEX)):
-        if len(member) >= length and random(member, len(member) - length):
-            return member[:-length].removesuffix("-")
-    return ""
 
 
 def is_benign(event: Event) -> bool:

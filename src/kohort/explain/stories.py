@@ -17,10 +17,10 @@ from kohort.explain.causes import Cause, Reason, clients_cause, reason_of
 from kohort.explain.client_names import ClientNames
 from kohort.explain.events import Event, Kind, Side
 from kohort.explain.limits import Limit
+from kohort.explain.line_values import client_of
 from kohort.explain.listing import Listing
 from kohort.explain.ownership import Owned, Ownership
 from kohort.explain.partition_lists import partitions_in
-from kohort.explain.reading import client_of
 from kohort.explain.rebalances import Join, Rebalance, seconds_between
 from kohort.explain.waits import OF_ROUNDS, Rounds, Waits, in_order
 
@@ -368,7 +368,7 @@ class Story:
         kind, begun = event.kind, self._client.get(key)
         if kind is Kind.POLL_EXPIRED or "poll timeout has expired" in event.text:
             self._late.add(key)
-        if kind in _BEGINNINGS:
+        if kind in _BEGINNINGS or (kind is Kind.UNKNOWN_MEMBER and "re-joining" in event.text):
             self._client_begins(event, key)
         elif kind is Kind.JOINED:
             begun = self._client[key] = begun or self._seen(event, key)

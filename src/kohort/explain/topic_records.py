@@ -18,7 +18,7 @@ from typing import Any, Final, TypeAlias
 
 from kohort.explain.events import Place
 from kohort.explain.generations import Committed, Settled, SettledMember, partitions_of, topics_of
-from kohort.explain.reading import client_of
+from kohort.explain.line_values import client_of
 from kohort.explain.server_groups import Bumped, Reconciled, ServerMember
 from kohort.model.ids import TopicPartition
 

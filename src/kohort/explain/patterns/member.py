@@ -147,9 +147,11 @@ def expiry(story: Story) -> Iterator[Finding]:
 
 def _named(events: Iterable[Event], rows: Iterable[Rebalance] = ()) -> str:
     """The clients or members that these tell, in a sentence."""
-    named = dict.fromkeys(e.instance or e.member or e.client for e in events)
-    named |= dict.fromkeys(r.instance or r.member or r.client for r in rows)
-    names = [name for name in named if name]
+    told = [*events, *rows]
+    named = dict.fromkeys(each.instance or each.member or each.client for each in told)
+    # One line may name the client id, the next one the member.
+    twice = {each.client for each in told if each.instance or each.member} & named.keys()
+    names = [name for name in named if name and name not in twice]
     if not names:
         return "a consumer"
     others = len(names) - 1

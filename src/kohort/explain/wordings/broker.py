@@ -41,6 +41,19 @@ _TABLE: Final = (
         f"Preparing to rebalance group <group> with old generation <generation> {_OFFSETS}",
         "1.0-2.0",
     ),
+    # Lines that were cut or shortened.
+    (
+        Kind.PREPARING,
+        "Preparing to rebalance group <group> in state PreparingRebalance with old "
+        f"generation <generation> {_OFFSETS}",
+        "2.1-3.8",
+    ),
+    (
+        Kind.PREPARING,
+        "Preparing to rebalance group <group> in state PreparingRebalance with old "
+        "generation <generation>",
+        "2.1-",
+    ),
     (
         Kind.PREPARING,
         "Preparing to restabilize group <group> with old generation <generation>",
