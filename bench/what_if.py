@@ -27,6 +27,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean, stdev
+from threading import Barrier, Lock
 from typing import Any, Final
 
 from bench.ending import end_with_children
@@ -55,6 +56,7 @@ FLUSH_S: Final = 0.3
 RESTORE_S: Final = 0.2
 SETTLE_S: Final = 10.0
 BETWEEN_S: Final = 8.0
+LONGEST_S: Final = 120.0
 APART_S: Final = 1.3
 """Groups that run at once end their members so long after each other."""
 GOAL: Final = 0.2
@@ -220,29 +222,27 @@ def run_groups(
 ) -> list[Real]:
     """Let the events happen to several groups at once, and measure each of them."""
     names = [f"{directory.name}-{'after' if changed else 'before'}-{n}" for n in range(groups)]
+    turns = Turns(calm=Barrier(groups, timeout=LONGEST_S))
     with ThreadPoolExecutor(groups) as pool:
         runs = []
         for name in names:
-            runs.append(pool.submit(run_case, case, kafka, directory, name, changed=changed))
+            runs.append(pool.submit(run_case, case, kafka, directory, name, turns, changed=changed))
             time.sleep(APART_S)
-        done = [run.result() for run in runs]
-    return [measured_run(kafka, run) for run in done]
+        return [run.result() for run in runs]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run:
-    """The run of one group, before it is measured."""
+class Turns:
+    """Lets all groups end their events before the evidence of the first one is read."""
 
-    group: str
-    topic: str
-    partitions: int
-    histories: list[Path]
-    begin: Instant
-    end: Instant
+    calm: Barrier
+    reading: Lock = field(default_factory=Lock)
 
 
-def run_case(case: Case, kafka: RealKafka, directory: Path, group: str, *, changed: bool) -> Run:
-    """Let the events happen to the processes of one group."""
+def run_case(
+    case: Case, kafka: RealKafka, directory: Path, group: str, turns: Turns, *, changed: bool
+) -> Real:
+    """Let the events happen to the processes of one group, and measure their histories."""
     with ExitStack() as stack:
         name = stack.enter_context(topic(kafka.bootstrap_servers, case.partitions))
         feeder = stack.enter_context(
@@ -281,27 +281,17 @@ def run_case(case: Case, kafka: RealKafka, directory: Path, group: str, *, chang
         time.sleep(case.calm_s)
         end = monotonic_now()
         histories = [path for pod in pods for path in pod.histories]
-        return Run(
+        turns.calm.wait()
+        evidence = Evidence(fewest_moves)
+        sources = [kafka.log(), *histories]
+        with turns.reading:
+            read_sources(sources, kafka.bootstrap_servers, (group,), evidence)
+        partitions = [TopicPartition(name, number) for number in range(case.partitions)]
+        return Real(
             group=group,
-            topic=name,
-            partitions=case.partitions,
-            histories=histories,
-            begin=begin,
-            end=end,
+            metrics=_measured(histories, partitions, group, begin, end),
+            deployment=evidence.deployment(group),
         )
-
-
-def measured_run(kafka: RealKafka, run: Run) -> Real:
-    """Measure the histories of a run, and read its evidence."""
-    evidence = Evidence(fewest_moves)
-    sources = [kafka.log(), *run.histories]
-    read_sources(sources, kafka.bootstrap_servers, (run.group,), evidence)
-    partitions = [TopicPartition(run.topic, number) for number in range(run.partitions)]
-    return Real(
-        group=run.group,
-        metrics=_measured(run.histories, partitions, run.group, run.begin, run.end),
-        deployment=evidence.deployment(run.group),
-    )
 
 
 def _measured(

@@ -209,6 +209,21 @@ def test_clients_that_had_not_joined_at_the_end_of_the_log_share_their_rebalance
             "g",
         ),
         (
+            "WARN stream-thread [app-StreamThread-1] Detected that the thread is being fenced. "
+            "This implies that this thread missed a rebalance and dropped out of the consumer "
+            "group. "
+            "Will close out all assigned tasks and rejoin the consumer group. "
+            "(org.apache.kafka.streams.processor.internals.StreamThread:572)",
+            Kind.UNKNOWN_MEMBER,
+            "",
+        ),
+        (
+            "2016-08-02 05:38:14 INFO  GroupMetadataManager:68 - [Group Metadata Manager on Broker "
+            "0]: Finished loading offsets from [__consumer_offsets,44] in 1 milliseconds.",
+            Kind.COORDINATOR_MOVED,
+            "",
+        ),
+        (
             "[2026-03-01 12:00:00,000] INFO [Consumer clientId=c, groupId=g] Successfully joined "
             "group with generation Generation{generationId=18, memberId='c-",
             Kind.JOINED,
@@ -273,3 +288,19 @@ def test_brods_generation_is_that_of_the_line_in_front_of_the_assignment() -> No
     )
     (row,) = found.story.rebalances
     assert (row.generation, row.began, row.assigned) == (40_410, 43_200.1, 43_200.35)
+
+
+def test_lines_of_aiokafka_that_kafka_python_has_too_are_of_one_client() -> None:
+    found = explain(
+        [
+            f"[2026-03-01 12:00:00,{millis}: INFO]: {text}"
+            for millis, text in (
+                (100, "Heartbeat failed for group g because it is rebalancing"),
+                (120, "(Re-)joining group g"),
+                (150, f"Joined group 'g' (generation 2) with member_id {WHO}"),
+                (170, "Successfully synced group g with generation 2"),
+            )
+        ]
+    )
+    (row,) = found.story.rebalances
+    assert (row.generation, row.cause) == (2, Cause.OTHERS)

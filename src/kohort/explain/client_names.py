@@ -14,12 +14,15 @@ import re
 from typing import Final
 
 from kohort.explain.events import Event
+from kohort.explain.wordings.python import EITHER
 
 _ROTATED: Final = re.compile(r"(?:\.\d{1,3}|[._-]\d{4}-?\d\d-?\d\d(?:[T_.-]?\d+)*)*(?:\.gz)?$")
 """The end of the name of a log that was rotated: numbers, dates, ``.gz``."""
 _ENDING: Final = re.compile(r"(?:\.(?:log|txt|json|jsonl|out|err))+$|^-$")
 """The end of a log's name that says nothing about its program; the whole name of standard input."""
 _MOST: Final = 50_000
+_FAMILY: Final = dict.fromkeys(("aiokafka", "kafka-python", EITHER), EITHER)
+"""Lines of one client, which its program shares with another one, may be credited to both."""
 
 
 class ClientNames:
@@ -37,7 +40,7 @@ class ClientNames:
         """The client's name; with its log if another log has a client of this name."""
         if event.source:
             return event.source
-        key = name, file = event.client or event.maker, event.place.file
+        key = name, file = event.client or _FAMILY.get(event.maker, event.maker), event.place.file
         found = self._names.get(key)
         if found is None:
             log = _ROTATED.sub("", file)

@@ -27,6 +27,16 @@ COORDINATOR: Final = (
     ),
     (
         Kind.COORDINATOR_MOVED,
+        "Finished loading offsets from [__consumer_offsets,<partition>] in <ms> milliseconds",
+        "0.9-0.10",
+    ),
+    (
+        Kind.HOUSEKEEPING,
+        "Loading offsets and group metadata from [__consumer_offsets,<partition>]",
+        "0.9-0.10",
+    ),
+    (
+        Kind.COORDINATOR_MOVED,
         "Elected as the group coordinator for partition <partition> in epoch <epoch>",
         "2.8-",
     ),

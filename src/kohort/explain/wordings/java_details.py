@@ -295,7 +295,22 @@ _STEPS: Final = (
 )
 """Steps of a member and of its heartbeat thread. They cause no rebalance."""
 
+_MISSED: Final = "This implies that this thread missed a rebalance and dropped out of the …"
+_STREAMS: Final = (
+    (Kind.UNKNOWN_MEMBER, f"Detected that the thread is being fenced. {_MISSED}"),
+    (
+        Kind.UNKNOWN_MEMBER,
+        f"Detected a task that got migrated to another thread. {_MISSED}",
+    ),
+    (
+        Kind.UNKNOWN_MEMBER,
+        f"Detected task <task> that got migrated to another thread. {_MISSED}",
+    ),
+)
+"""Threads of Kafka Streams that were removed from their group."""
+
 JAVA_DETAILS: Final = (
+    *_STREAMS,
     *_OLD,
     *_FAILURES,
     *_WORKER,
