@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tests.explain.test_stories import done, joins, leaves, line, member, preparing
 
+from kohort.client.poll_loop import IDLE_WAIT_S
 from kohort.explain.amounts import Known
 from kohort.explain.client_times import ClientTimes
 from kohort.explain.deployments import Deployment, Incident, What
@@ -214,3 +215,10 @@ def test_flushes_are_split_into_a_time_for_each_call_and_one_for_each_partition(
     assert (figures["flush.ms"].value, figures["flush.each.ms"].value) == (300, 50)
     assert figures["flush.ms"].known is Known.MEASURED
     assert figures["restore.ms"].known is Known.ASSUMED
+
+
+def test_looks_of_a_waiting_poll_are_those_of_kohorts_consumer_if_it_wrote_a_history() -> None:
+    flush = Timed(group="g", name="flush", seconds=0.3, count=2, at=200.0)
+    assert "look.ms" not in deployment(RESTART).figures
+    look = deployment(RESTART, flush).figures["look.ms"]
+    assert look.value == 1_000 * IDLE_WAIT_S

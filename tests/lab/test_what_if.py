@@ -138,3 +138,10 @@ def test_contradictory_settings_are_refused(
 def test_unknown_names_and_impossible_values_are_refused(name: str, value: str, says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         checked_setting(name, value)
+
+
+def test_looks_of_waiting_polls_make_a_rebalance_longer() -> None:
+    figure = Figure(value=400, known=Known.MEASURED, source="the test")
+    looking = replace(GROUP, figures={**GROUP.figures, "look.ms": figure})
+    (at_once,), (late,) = compare(GROUP, seeds=3), compare(looking, seeds=3)
+    assert late.mean("unavailable_ms") > at_once.mean("unavailable_ms")

@@ -17,6 +17,10 @@ from kohort.explain.findings import span_text
 from kohort.explain.lives import Lives
 from kohort.explain.rebalances import Rebalance
 
+KOHORTS_LOOK_MS: Final = 50
+"""A waiting poll of kohort's consumer looks at the group so often."""
+_OF_HISTORIES: Final = ("poll", "flush", "restore", "restore again")
+"""Samples that only histories have."""
 _KAFKA_3: Final = 3.0
 """Since this version the default of ``session.timeout.ms`` is 45 s."""
 
@@ -66,6 +70,7 @@ def settings_of(
         "records.per.second": _rate(lives),
         **_flush(lives),
         **_restore(lives),
+        **_look(lives),
     }
 
 
@@ -189,6 +194,14 @@ def _restore(lives: Lives) -> dict[str, Figure]:
         )
         for name, samples in (("restore.ms", first or again), ("restore.again.ms", again or first))
     }
+
+
+def _look(lives: Lives) -> dict[str, Figure]:
+    """The time between two looks of a waiting poll at the group, if kohort's consumers have one."""
+    if not any(lives.samples.get(name) for name in _OF_HISTORIES):
+        return {}
+    source = "the evidence has histories of kohort's consumers"
+    return {"look.ms": Figure(value=KOHORTS_LOOK_MS, known=Known.MEASURED, source=source)}
 
 
 def _initial_delay(rebalances: Iterable[Rebalance]) -> Figure:

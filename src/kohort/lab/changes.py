@@ -59,6 +59,7 @@ _FIELDS: Final = {
     "flush.each.ms": "flush_each_ms",
     "restore.ms": "restore_cold_ms",
     "restore.again.ms": "restore_warm_ms",
+    "look.ms": "look_ms",
 }
 
 

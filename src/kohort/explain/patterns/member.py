@@ -147,7 +147,7 @@ def expiry(story: Story) -> Iterator[Finding]:
 
 def _named(events: Iterable[Event], rows: Iterable[Rebalance] = ()) -> str:
     """The clients or members that these tell, in a sentence."""
-    told = [*events, *rows]
+    told: list[Event | Rebalance] = [*events, *rows]
     named = dict.fromkeys(each.instance or each.member or each.client for each in told)
     # One line may name the client id, the next one the member.
     twice = {each.client for each in told if each.instance or each.member} & named.keys()
