@@ -304,3 +304,38 @@ def test_lines_of_aiokafka_that_kafka_python_has_too_are_of_one_client() -> None
     )
     (row,) = found.story.rebalances
     assert (row.generation, row.cause) == (2, Cause.OTHERS)
+
+
+def scala(at: str, text: str) -> str:
+    """A line of the coordinator of Kafka before 4.0."""
+    return (
+        f"[2026-03-01 12:{at}] INFO [GroupCoordinator 2]: {text} "
+        "(kafka.coordinator.group.GroupCoordinator)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("expired", "first"), [("00:10,100", "coordinator moved"), ("05:00,100", "session expired")]
+)
+def test_members_that_expire_soon_after_a_load_were_lost_in_the_move(
+    expired: str, first: str
+) -> None:
+    found = explain(
+        [
+            scala("00:00,100", "Loading group metadata for g with generation 5"),
+            scala(expired, f"Member {WHO} in group g has failed, removing it from the group"),
+        ]
+    )
+    assert names(found)[0] == first
+    assert names(found).count("coordinator moved") == 1
+
+
+def test_kafka_pythons_name_of_a_coordinators_connection_is_no_other_broker() -> None:
+    found = explain(
+        [
+            "INFO:kafka.cluster:Group coordinator for g is BrokerMetadata(nodeId='coordinator-1', "
+            "host='k', port=9092, rack=None)",
+            "INFO:kafka.coordinator:Discovered coordinator coordinator-1 for group g",
+        ]
+    )
+    assert names(found) == []

@@ -24,7 +24,7 @@ SIGNS: Final = {Known.BOUNDED: "≤ ", Known.ASSUMED: "~ "}
 """The sign in front of a number that was not measured."""
 _TIMEOUTS_S: Final = {
     300.0: "max.poll.interval.ms, 5 min by default in Java and librdkafka",
-    60.0: "the rebalance timeout of Kafka Connect by default",
+    60.0: "the rebalance timeout of Connect, sarama, franz-go and KafkaJS by default",
     45.0: "session.timeout.ms, 45 s by default since Kafka 3.0",
     30.0: "session.timeout.ms, 30 s by default in old clients",
     10.0: "session.timeout.ms, 10 s by default before Kafka 3.0",

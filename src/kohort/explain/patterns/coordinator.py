@@ -15,6 +15,7 @@ from kohort.explain.causes import Cause
 from kohort.explain.events import Event, Kind, Side
 from kohort.explain.findings import Finding, events_of, often, places_of, span_text
 from kohort.explain.leader_epochs import SINCE
+from kohort.explain.rebalances import seconds_between
 from kohort.explain.stories import Story
 
 _TOO_LARGE: Final = (
@@ -29,9 +30,13 @@ _FEWER: Final = (
     "brokers)."
 )
 _ANEW: Final = frozenset({Cause.OTHERS, Cause.JOIN_FAILED})
+_SESSION_S: Final = 60.0
+"""The longest usual session: a coordinator that loads a group gives each member a new one."""
 _STUCK_S: Final = 5.0
 """Seconds without an assignment that no assignor needs."""
-_NODE: Final = re.compile(r"\(id: (\d+) rack|\bid (\d+)$|nodeId=(\d+)|/(\d+)$|^(\d+)$")
+_NODE: Final = re.compile(
+    r"\(id: (\d+) rack|\bid (\d+)$|nodeId='?(?:coordinator-)?(\d+)|/(\d+)$|^(?:coordinator-)?(\d+)$"
+)
 """The id of a broker, as clients write a broker."""
 _FEW_REPLICAS: Final = (
     "NotEnoughReplicas",
@@ -47,7 +52,7 @@ def coordinator(story: Story) -> Iterator[Finding]:
     lost = events_of(story, Kind.COORDINATOR_LOST)
     if moved and all(SINCE in event.details for event in moved):
         yield _by_epochs(story, moved)
-    elif moved:
+    elif moved and _lost_in_move(story) is None:
         yield Finding(
             name="coordinator moved",
             says="The group was loaded or unloaded by a broker: its coordinator moved or was "
@@ -77,6 +82,32 @@ def coordinator(story: Story) -> Iterator[Finding]:
             "unreachable from this client (advertised.listeners).",
             evidence=places_of(lost),
         )
+
+
+def lost_in_move(story: Story) -> Iterator[Finding]:
+    """Members expired soon after another broker had loaded the group."""
+    if (ways := _lost_in_move(story)) is not None:
+        loaded, expired = ways
+        after = span_text((expired.at or 0.0) - (loaded.at or 0.0))
+        yield Finding(
+            name="coordinator moved",
+            says=f"A broker loaded the group, and {after} later members expired: they had not "
+            "found the new coordinator within their session, or had ended meanwhile.",
+            advice="Look why the coordinator moved or was restarted, and whether the clients "
+            "could reach the broker that loaded the group. The members were not too slow.",
+            known=Known.BOUNDED,
+            evidence=places_of(ways),
+        )
+
+
+def _lost_in_move(story: Story) -> tuple[Event, Event] | None:
+    """The load of the group, and the first expiry after it, if it came soon."""
+    for expired in events_of(story, Kind.EXPIRED)[:1]:
+        for loaded in reversed(story.examples.get(Kind.LOADED, [])):
+            after = seconds_between(loaded.at, expired.at)
+            if after is not None and after <= _SESSION_S:
+                return loaded, expired
+    return None
 
 
 def _by_epochs(story: Story, moved: list[Event]) -> Finding:

@@ -13,6 +13,7 @@ from kohort.explain.findings import Finding
 from kohort.explain.patterns.coordinator import (
     coordinator,
     leader,
+    lost_in_move,
     protocols,
     replicas_changed,
     storing,
@@ -59,6 +60,7 @@ _RULES: Final[tuple[Callable[[Story], Iterator[Finding]], ...]] = (
     slow_join,
     poll_interval,
     too_slow,
+    lost_in_move,
     expiry,
     short_session,
     crash_loop,
