@@ -290,7 +290,7 @@ def test_brods_generation_is_that_of_the_line_in_front_of_the_assignment() -> No
     assert (row.generation, row.began, row.assigned) == (40_410, 43_200.1, 43_200.35)
 
 
-def test_lines_of_aiokafka_that_kafka_python_has_too_are_of_one_client() -> None:
+def test_a_client_that_writes_lines_of_aiokafka_and_of_kafka_python_is_one_client() -> None:
     found = explain(
         [
             f"[2026-03-01 12:00:00,{millis}: INFO]: {text}"
@@ -339,3 +339,19 @@ def test_kafka_pythons_name_of_a_coordinators_connection_is_no_other_broker() ->
         ]
     )
     assert names(found) == []
+
+
+def test_broken_lines_without_times_are_read_whole() -> None:
+    (expired,) = events(
+        "%4|...|SESSTMOUT|rdkafka#consumer-1|...: Consumer group session timed out (in join-state",
+        "steady) after 45267 ms without a successful response from the group coordinator (broker",
+        "-1, last error was Local: Broker transport failure): revoking assignment and rejoining",
+    )
+    assert (expired.kind, expired.details["ms"]) == (Kind.SESSION_EXPIRED, "45267")
+    lost, refused = events(
+        "Marking the coordinator dead (node 1) for group orders",
+        "OffsetCommit failed for group orders due to group error",
+        "  ([Error 25] UnknownMemberIdError), will rejoin",
+    )
+    assert (lost.kind, lost.maker) == (Kind.COORDINATOR_LOST, "aiokafka")
+    assert (refused.kind, refused.group) == (Kind.COMMIT_FAILED, "orders")

@@ -301,8 +301,8 @@ class LogReader:
             counts.mixed += line.count(_BEGINNING) > 1
             return events
         certain = _CERTAIN.search(line) is not None and _HEAD.search(line) is None
-        if not last and may_be_torn(line) and (certain or (cut and timed)):
-            self._torn = TornLine(number, line)
+        if not last and may_be_torn(line) and (certain or cut):
+            self._torn = TornLine(number, line, certain=certain)
             return []
         if not certain:
             counts.others += 1
@@ -474,7 +474,7 @@ def _partition_in(text: str) -> str:
 
 def _is_open(text: str) -> bool:
     """Whether a bracket or a quote has no end."""
-    return text.count("(") > text.count(")") or text.count('"') % 2 == 1
+    return any(text.count(a) > text.count(b) for a, b in ("()", "{}")) or text.count('"') % 2 == 1
 
 
 def _is_table(line: str) -> bool:

@@ -18,6 +18,8 @@ _NARROWEST: Final = 40
 _MOST_PIECES: Final = 9
 _MARKS: Final = re.compile(r"(?:[>|*#] ?|// ?)*")
 """Marks of a quotation or of a comment in front of each piece."""
+_BEGINNING: Final = re.compile(r"%\d\||\[(?:GroupCoordinator|Consumer|Worker) ")
+"""A line with one of these is a message's first piece, also without a time."""
 _RECORD: Final = re.compile(r"\s*(?:at \S+\(|Caused by|\.\.\. \d+ more|[{\[%<]|\S+Exception\b)")
 """No piece begins so: stack traces, lines of JSON and other lines of their own."""
 
@@ -28,14 +30,18 @@ class TornLine:
     Args:
         number: of the first piece in its file.
         line: the first piece.
+        certain: it is about a group. Otherwise, without a time, only indented lines continue it.
     """
 
-    def __init__(self, number: int, line: str) -> None:
+    def __init__(self, number: int, line: str, *, certain: bool = True) -> None:
         self.number = number
         self.pieces = [line]
         self._marks = _marks(line)
-        self._most = _MOST_PIECES if framed(line).at is not None else 2
-        """In a log without times, the next line may be another one."""
+        timed = framed(line).at is not None
+        begun = timed or _BEGINNING.search(line) is not None
+        self._most = _MOST_PIECES if begun else 2
+        self._indented = not begun and not certain
+        """In a log without times, the next line may be another message."""
 
     def takes(self, line: str) -> bool:
         """Whether a line may be the next piece; then it is one."""
@@ -45,6 +51,7 @@ class TornLine:
             or not bare.strip()
             or len(bare) > _LONGEST
             or _RECORD.match(bare) is not None
+            or (self._indented and not bare.startswith(("  ", "\t")))
             or framed(bare).at is not None
         ):
             return False

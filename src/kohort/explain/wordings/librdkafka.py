@@ -27,6 +27,7 @@ LIBRDKAFKA: Final = (
         "successful response from the group coordinator (broker <node>, last error was <reason>): "
         "revoking…",
     ),
+    (Kind.SESSION_EXPIRED, "Consumer group session timed out…"),
     (Kind.POLL_EXPIRED, "Maximum application poll interval (max.poll.interval.ms) exceeded…"),
     (Kind.COMMIT_FAILED, "Offset commit (<why>) failed for <share> partition(s)<reason>"),
     (Kind.COMMIT_FAILED, "failed to commit offset: <reason>"),

@@ -212,6 +212,7 @@ AIOKAFKA: Final = (
     (Kind.SESSION_EXPIRED, "Heartbeat session expired - marking coordinator dead"),
     (Kind.UNKNOWN_MEMBER, "Heartbeat failed: local member_id was not recognized; resetting and …"),
     (Kind.COORDINATOR_LOST, "Marking the coordinator dead (node <node>)for group <group>"),
+    (Kind.COORDINATOR_LOST, "Marking the coordinator dead (node <node>) for group <group>"),
     (Kind.JOINED, "Joined group '<group>' (generation <generation>) with member_id <member>"),
     (Kind.PROGRESS, "Heartbeat send request failed: <reason>. Will retry"),
     (Kind.PROGRESS, "LeaveGroup request succeeded"),
