@@ -28,7 +28,7 @@ from kohort.cli.dashboard_sources import follow_records, look_often
 from kohort.cli.group_choice import Groups
 from kohort.dashboard.board import Board
 from kohort.dashboard.times import time_text
-from kohort.explain.reading import client_of
+from kohort.explain.line_values import client_of
 from kohort.history.fewest_moves import fewest_moves
 from kohort.model.errors import ConfigError, KohortError
 from kohort.policies.registry import assignors
