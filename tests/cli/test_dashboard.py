@@ -48,7 +48,7 @@ class Shown:
                 picture = values["picture"]
                 told = [each["told"] for each in picture["rebalances"]]
                 self.rebalances[picture["from"] :] = told
-                self.owners += [owner for owner, _ in picture["owners"]]
+                self.owners += [owner for owner, *_ in picture["owners"]]
                 self.open = picture["open"]
         return self
 

@@ -95,7 +95,7 @@ def test_members_tell_the_owners_before_the_records_do() -> None:
 
     def owners() -> list[tuple[str, str, int]]:
         picture = told(board, reader)["group"]["picture"]
-        names = [name for name, _ in picture["owners"]]
+        names = [name for name, *_ in picture["owners"]]
         parts = picture["partitions"]
         return sorted((parts[place], names[owner], at) for place, owner, at in picture["open"])
 

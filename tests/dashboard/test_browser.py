@@ -201,7 +201,7 @@ def test_a_rebalance_in_detail_has_its_members_and_the_partitions_that_moved(
     dots = "[...document.querySelectorAll('.waits .dot')].map((dot) => parseFloat(dot.style.left))"
     places = browser.run(dots)
     assert places == sorted(places)
-    assert len(places) == 2, "two members joined after the third had left"
+    assert len(places) == 3, "one member left, and two joined"
     # All partitions of the member that left were gained by the others.
     changes = "timelines.get('g0').data.changes(1)"
     found = browser.run(f"{changes}.filter(({{before, after}}) => before !== after)")
@@ -221,6 +221,27 @@ def test_a_rebalance_in_detail_has_its_members_and_the_partitions_that_moved(
     assert browser.run("document.querySelector('.matrix + .told').textContent").startswith(
         "orders-0: "
     )
+    # A process and its next start have one colour; two at a time have two.
+    owners = [["a-1", "a 1", "a"], ["b", "b", ""], ["a-2", "a 2", "a"]]
+    for begin, colours in ((2000, [0, 1, 0]), (500, [0, 1, 2])):
+        owned = [[0, 0, 0, 1000], [1, 1, 0, 3000], [2, 2, begin, 3000]]
+        values = {
+            "whole": True,
+            "base": 0,
+            "dated": False,
+            "live": False,
+            "first": 0,
+            "last": 3000,
+            "since": 0,
+            "partitions": ["t-0", "t-1", "t-2"],
+            "owners": owners,
+            "owned": owned,
+            "open": [],
+            "from": 0,
+            "rebalances": [],
+            "lag": [],
+        }
+        assert browser.run(f"new Picture({json.dumps(values)}).colours") == colours
     harmless(browser, made.as_uri())
 
 

@@ -43,7 +43,7 @@ def test_a_story_is_one_whole_message() -> None:
         "last": 10_000,
         "since": 1_000,
         "partitions": ["t-0", "t-1"],
-        "owners": [["a", "a"], ["b", "b"]],
+        "owners": [["a", "a", ""], ["b", "b", ""]],
         "owned": [(0, 0, 1_000, 3_500), (1, 1, 4_000, 10_000)],
         "open": [],
         "from": 0,
@@ -83,7 +83,7 @@ def test_a_reader_gets_what_is_new() -> None:
     picture.lagged(7, 2.5)
     second, cursor = picture.message(cursor)
     assert not second["whole"]
-    assert (second["partitions"], second["owners"]) == ([], [["b", "b"]])
+    assert (second["partitions"], second["owners"]) == ([], [["b", "b", ""]])
     assert second["owned"] == [(1, 0, 1_000, 2_000)]
     assert second["open"] == [[0, 0, 1_000], [1, 1, 2_000]]
     assert [each["generation"] for each in second["rebalances"]] == [2]

@@ -169,6 +169,17 @@ def test_members_that_went_or_did_not_join_are_among_the_joins() -> None:
     )
 
 
+def test_a_member_that_begins_a_rebalance_with_its_end_is_among_the_joins() -> None:
+    gone = line(42, f"Member {OLD} in group g has failed, removing it from the group.")
+    begun = line(
+        42,
+        "Preparing to rebalance group g in state PreparingRebalance with old generation 3 "
+        f"(__consumer_offsets-7) (reason: removing member {OLD} on heartbeat expiration)",
+    )
+    (row,) = explain([gone, begun, *done(43, 4)]).story.rebalances
+    assert row.joins == (Join(member=OLD, ending=Ending.EXPIRED, gone=row.began),)
+
+
 def test_stops_are_phases_before_and_behind_the_rounds() -> None:
     row = Rebalance(
         side=Side.OFFSETS,

@@ -124,7 +124,9 @@ class Picture:
             "last": self._last,
             "since": self._since,
             "partitions": names[start.partitions :],
-            "owners": [[name, short_name(name)] for name in owners[start.owners :]],
+            "owners": [
+                [name, short_name(name), client_of(name)] for name in owners[start.owners :]
+            ],
             "owned": self._owned[start.owned :],
             "open": [[place, *held] for place, held in self._open.items()],
             "from": first,

@@ -21,7 +21,7 @@ from kohort.explain.line_values import client_of
 from kohort.explain.listing import Listing
 from kohort.explain.ownership import Owned, Ownership
 from kohort.explain.partition_lists import partitions_in
-from kohort.explain.rebalances import Join, Rebalance, seconds_between
+from kohort.explain.rebalances import Ending, Join, Rebalance, seconds_between
 from kohort.explain.waits import OF_ROUNDS, Rounds, Waits, in_order
 
 MOST_REBALANCES: Final = 2_000
@@ -51,6 +51,7 @@ _BEGUN_BY_JOIN: Final = frozenset(
 )
 """The member of such a rebalance has joined when the rebalance begins."""
 _GIVES_ALL_UP: Final = frozenset({Kind.HEARTBEAT_REBALANCING, Kind.UNKNOWN_MEMBER, Kind.LEAVING})
+_ENDED_BY: Final = {Cause.LEFT: Ending.LEFT, Cause.EXPIRED: Ending.EXPIRED}
 _LEAVES: Final = frozenset({Kind.LEAVING, Kind.PROCESS_ENDED})
 _OWNING: Final = {Kind.ADDED: True, Kind.SYNCED: True, Kind.REVOKED: False, Kind.LOST: False}
 """Whether a client owns the partitions of its line from then on, or no more."""
@@ -266,8 +267,10 @@ class Story:
             return
         self._waits = Waits(self.rounds)
         begun["joins"] = self._waits.joins
-        if begun["cause"] in _BEGUN_BY_JOIN and begun["certain"]:
-            self._waits.begun_by(begun["instance"] or begun["member"], event.at)
+        if begun["certain"]:
+            ending = _ENDED_BY.get(begun["cause"])
+            if ending is not None or begun["cause"] in _BEGUN_BY_JOIN:
+                self._waits.begun_by(begun["instance"] or begun["member"], event.at, ending)
 
     def _under_way(self, event: Event) -> dict[str, Any]:
         """The fields of the open rebalance; of a new one if no line told its beginning."""

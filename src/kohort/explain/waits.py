@@ -102,10 +102,11 @@ class Waits:
             ending = _ENDINGS[event.kind]
             self._note(event, None if ending is Ending.LAST else ending)
 
-    def begun_by(self, member: str, at: float | None) -> None:
-        """The round began with the JoinGroup of this member."""
+    def begun_by(self, member: str, at: float | None, ending: Ending | None) -> None:
+        """The round began with the JoinGroup of this member, or with its end."""
         if member and at is not None:
-            self.rounds.note(self.joins, Join(member=member, asked=at))
+            asked, gone = (at, None) if ending is None else (None, at)
+            self.rounds.note(self.joins, Join(member=member, asked=asked, ending=ending, gone=gone))
 
     def _delivered(self, event: Event) -> None:
         known = self.joins.get(event.instance or event.member)

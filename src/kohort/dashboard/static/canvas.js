@@ -11,11 +11,6 @@ const ICONS = [
   [/in time/, "⧖"], [/last join failed/, "↺"],
 ];
 
-function ownerColour(owner) {
-  const light = [62, 80, 70, 86, 75][owner % 5];
-  return `hsl(${Math.round(owner * 137.508) % 360} 55% ${light}%)`;
-}
-
 class TimelineCanvas {
   theme() {
     const style = getComputedStyle(document.documentElement);
@@ -148,7 +143,7 @@ class TimelineCanvas {
       const [begin, end, owner] = lane[place];
       const x = Math.max(this.left, this.place(begin)), right = Math.min(this.width, this.place(end));
       const before = lane[place - 1];
-      pen.fillStyle = ownerColour(owner);
+      pen.fillStyle = this.data.colour(owner);
       pen.fillRect(x, y, Math.max(PIECE, right - x), high);
       if (before && begin > before[1] && x - this.place(before[1]) < 2) {
         pen.fillStyle = this.ink.gap;
@@ -189,7 +184,7 @@ class TimelineCanvas {
       const x = Math.max(this.left, this.place(begin));
       const right = Math.min(this.width, this.place(Math.min(end, now)));
       const high = Math.max(1, ((this.row - 1) * count) / this.data.most);
-      pen.fillStyle = ownerColour(row);
+      pen.fillStyle = this.data.colour(row);
       pen.fillRect(x, y + this.row - 1 - high, Math.max(PIECE, right - x), high);
       if (this.row >= 12 && right - x > 8 + 7 * String(count).length) {
         pen.fillStyle = high > this.row * 0.6 ? "#111" : this.ink.ink;

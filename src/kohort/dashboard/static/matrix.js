@@ -64,12 +64,17 @@ class MoveMatrix {
     return this.data.owners[owner][0];
   }
 
+  /** The client id and the beginning of the random part, as in the picture above. */
+  label(owner) {
+    return this.data.owners[owner][1];
+  }
+
   resize() {
     const ratio = devicePixelRatio || 1, large = this.cell === CELL;
     this.top = large ? HEADS : 4;
     const pen = this.canvas.getContext("2d");
     pen.font = "12px system-ui, sans-serif";
-    const widest = Math.max(60, ...this.rows.slice(0, 400).map((each) => pen.measureText(this.name(each)).width));
+    const widest = Math.max(60, ...this.rows.slice(0, 400).map((each) => pen.measureText(this.label(each)).width));
     this.width = Math.max(200, this.scroller.clientWidth);
     this.left = Math.min(220, this.width / 3, widest + 12);
     const whole = this.top + this.rows.length * this.cell + 4;
@@ -129,7 +134,7 @@ class MoveMatrix {
       pen.strokeRect(x + 1.5, y + 1.5, size - 3, size - 3);
     } else {
       pen.globalAlpha = sign === "+" ? 1 : 0.3;
-      pen.fillStyle = large ? ownerColour(owner) : this.ink("ink");
+      pen.fillStyle = large ? this.data.colour(owner) : this.ink("ink");
       pen.fillRect(x + 0.5, y + 0.5, size - 1, size - 1);
       pen.globalAlpha = 1;
     }
@@ -176,7 +181,7 @@ class MoveMatrix {
     for (let row = Math.floor(this.scroller.scrollTop / size); row < this.rows.length; row += 1) {
       const y = this.top + (row + 0.5) * size - this.scroller.scrollTop;
       if (y > this.height) break;
-      pen.fillText(this.name(this.rows[row]), 4, y);
+      pen.fillText(this.label(this.rows[row]), 4, y);
     }
     pen.restore();
     pen.save();

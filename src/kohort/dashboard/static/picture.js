@@ -66,6 +66,34 @@ class Picture {
     if (message.partitions.length || message.whole) this.sort();
     this.counts = null;
     this.present = new Map(this.open.map(([place, owner, begin]) => [place, [begin, owner]]));
+    if (message.owners.length || message.whole) this.choose();
+  }
+
+  /** Choose a colour for each owner: members of one client id that follow each other, as a process
+   * and its next start, have the same one. */
+  choose() {
+    const spans = this.owners.map(() => [Infinity, -Infinity]);
+    const note = (owner, begin, end) => {
+      spans[owner] = [Math.min(spans[owner][0], begin), Math.max(spans[owner][1], end)];
+    };
+    for (const lane of this.lanes) for (const [begin, end, owner] of lane) note(owner, begin, end);
+    for (const [, owner, begin] of this.open) note(owner, begin, Infinity);
+    const last = new Map();
+    this.colours = this.owners.map((_, owner) => owner);
+    const inOrder = [...this.colours].sort((a, b) => spans[a][0] - spans[b][0]);
+    for (const owner of inOrder) {
+      const client = this.owners[owner][2], before = client ? last.get(client) : undefined;
+      if (before !== undefined && spans[before][1] <= spans[owner][0] + CLOSE_MS) {
+        this.colours[owner] = this.colours[before];
+      }
+      if (client) last.set(client, owner);
+    }
+  }
+
+  /** The colour of an owner. */
+  colour(owner) {
+    const number = this.colours[owner], light = [62, 80, 70, 86, 75][number % 5];
+    return `hsl(${Math.round(number * 137.508) % 360} 55% ${light}%)`;
   }
 
   sort() {
