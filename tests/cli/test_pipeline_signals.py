@@ -5,10 +5,12 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
-from kohort.cli.pipeline import _set_on_signals
+from kohort.cli.pipeline import _of_group, _set_on_signals
 
 STOPPING = (signal.SIGTERM, signal.SIGINT)
 
@@ -46,3 +48,20 @@ def test_sigterm_drains_and_a_second_signal_stops(second: signal.Signals) -> Non
     assert not stop.is_set()
     signal.raise_signal(second)
     assert stop.wait(30)
+
+
+@pytest.mark.parametrize(
+    ("left", "settings", "told"),
+    [
+        (True, {}, "left group g"),
+        (False, {}, "group g was not left yet"),
+        (True, {"group.instance.id": "lake-0"}, "group g waits for its static member lake-0 for"),
+        (True, {"group_instance_id": "lake-0"}, "group g waits for its static member lake-0 for"),
+    ],
+)
+def test_the_last_line_does_not_say_that_a_static_member_has_left(
+    left: bool, settings: dict[str, str], told: str
+) -> None:
+    """Its partitions stay with it for session.timeout.ms, as the manifest of Kubernetes wants."""
+    config = cast("Any", SimpleNamespace(group="g", kafka=settings))
+    assert _of_group(config, cast("Any", SimpleNamespace(left=left))).startswith(told)

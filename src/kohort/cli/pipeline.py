@@ -24,7 +24,7 @@ from kohort.host.log_lines import JSON, TEXT, set_up_log_lines
 from kohort.model.errors import ConfigError, KohortError
 
 if TYPE_CHECKING:
-    from kohort.spark.pipeline import PipelineConfig
+    from kohort.spark.pipeline import Ending, PipelineConfig
     from kohort.spark.progress import Progress
 
 LOG: Final = logging.getLogger(__name__)
@@ -207,9 +207,22 @@ def _run(
         how = "drained" if ending.drained else "stopped"
         if drain.is_set() and not ending.drained:
             how = "stopped before it was drained"
-        group = f"left group {config.group}"
-        group = group if ending.left else f"group {config.group} was not left yet"
+        group = _of_group(config, ending)
         tell(f"{application}: {how}; {records:,} records are committed to the table; {group}")
+
+
+def _of_group(config: PipelineConfig, ending: Ending) -> str:
+    """Whether the application has left its group, for its last line."""
+    if not ending.left:
+        return f"group {config.group} was not left yet"
+    settings = {name.replace("_", "."): value for name, value in config.kafka.items()}
+    instance = settings.get("group.instance.id")
+    if instance is None:
+        return f"left group {config.group}"
+    return (
+        f"group {config.group} waits for its static member {instance} for session.timeout.ms "
+        "(kohort groups remove-members ends the wait)"
+    )
 
 
 def _set_on_signals(stop: threading.Event, terminate: threading.Event) -> None:

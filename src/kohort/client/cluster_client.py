@@ -107,14 +107,15 @@ class ClusterClient:
 
     Args:
         settings: bootstrap servers and timeouts.
+        memory: makes the memory of large answers.
 
     Raises:
         ConfigError: no bootstrap server.
     """
 
-    def __init__(self, settings: ClientSettings) -> None:
+    def __init__(self, settings: ClientSettings, memory: Memory = plain_memory) -> None:
         self._settings = settings
-        self.engine = cluster_engine(settings)
+        self.engine = cluster_engine(settings, memory)
         owner = _Answers()
         self._answers = owner.awaited
         transport = transport_of(settings)

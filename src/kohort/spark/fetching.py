@@ -68,7 +68,7 @@ class BatchFetcher:
     def __init__(self, settings: ClientSettings) -> None:
         self._settings = settings
         self._options = settings.fetching
-        self._cluster = ClusterClient(settings)
+        self._cluster = ClusterClient(settings, pooled)
         self._known: set[TopicPartition] = set()
         """The partitions that exist and have leaders, as far as the cluster told."""
         self._replicas: dict[TopicPartition, Node] = {}
