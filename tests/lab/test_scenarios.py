@@ -45,6 +45,8 @@ POLICIES = [
 ]
 
 
+WARM = {"handover", "standby"}
+"""Policies that prepare copies, which the clairvoyant does not: they may cost less."""
 SHORT = {"join-storm", "leader-death", "process-death-never", "scale-down"}
 
 
@@ -60,7 +62,7 @@ def test_every_group_is_whole_again_in_the_end_and_no_promise_was_broken(
     metrics = of.measured.metrics
     assert metrics.unserved_at_end == 0
     assert metrics.stable_after_ms is not None
-    assert metrics.regret is None or metrics.regret >= 1
+    assert metrics.regret is None or metrics.regret >= 1 or policy in WARM
     assert check_history(of.history).violations == ()
 
 
