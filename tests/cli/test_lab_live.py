@@ -37,7 +37,11 @@ def lab(tmp_path: Path, group: KafkaGroup) -> LiveLab:
 def test_other_clients_own_what_the_records_say(group: KafkaGroup) -> None:
     uuid = "-12345678-1234-1234-1234-123456789012"
     recorded = {"eager-0": f"c1{uuid}", "eager-1": f"java{uuid}"}
+    recorded |= {"elsewhere-2": f"java{uuid}"}
     assert owners_told(group, recorded) == {"eager-1": f"java{uuid}"}
+    assert group.max_idle_partition_s == 0
+    assert owners_told(group, {"eager-1": f"go{uuid}"}) == {"eager-1": f"go{uuid}"}
+    assert owners_told(group, {"eager-1": f"c1{uuid}"}) == {}, "a member tells it itself"
 
 
 def test_wrong_disturbances_are_refused(lab: LiveLab) -> None:

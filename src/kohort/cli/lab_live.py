@@ -211,10 +211,14 @@ def _call(what: str, member: str, seconds: float) -> str:
 
 def owners_told(group: KafkaGroup, recorded: Mapping[str, str]) -> dict[str, str]:
     """The present owners by partition: as members tell them, and other clients as recorded."""
-    names = group.states
-    found = {p: owner for p, owner in recorded.items() if client_of(owner) not in names}
-    topic = group.group
-    return found | {f"{topic}-{number}": owner for number, owner in group.owners.items()}
+    names, topic = group.states, group.group
+    others = {
+        int(partition.rpartition("-")[2]): owner
+        for partition, owner in recorded.items()
+        if client_of(owner) not in names and partition.startswith(f"{topic}-")
+    }
+    group.others_own(others, time.time())
+    return {f"{topic}-{number}": owner for number, owner in group.owners.items()}
 
 
 def _told(groups: list[KafkaGroup], name: str, recorded: Mapping[str, str]) -> dict[str, str]:

@@ -217,6 +217,23 @@ class KafkaGroup:
         member.state = "runs"
         self.wait_settled()
 
+    def others_own(self, owners: Mapping[int, str], at: float) -> None:
+        """Note the partitions of other clients in the group, which tell nothing here.
+
+        Args:
+            owners: by partition, as the group's last record has them.
+            at: the present time, in seconds since 1970.
+        """
+        with self._lock:
+            present = self._holders.owners
+            for partition, owner in list(present.items()):
+                if owner not in self._members and owners.get(partition) != owner:
+                    self._holders.gave(owner, [partition], at)
+            for partition, owner in owners.items():
+                if partition not in present:
+                    self._holders.got(owner, [partition], at)
+            self._lock.notify_all()
+
     # -- what is known ----------------------------------------------------------------------------
 
     @property
