@@ -30,6 +30,7 @@ from kohort.host.log_lines import VARIABLE, add_log_field
 from kohort.model.errors import ConfigError, KohortError
 from kohort.spark.checkpoints import Checkpoint, locked_checkpoint
 from kohort.spark.draining import SUFFIX, DrainFile, Draining
+from kohort.spark.executors import warned_without_executors
 from kohort.spark.failures import BrokersAway, PipelineFailed, PythonLate, explained
 from kohort.spark.kafka_topics import KafkaTopics
 from kohort.spark.ledger import Ledger
@@ -250,10 +251,13 @@ class Application:
         started()
         try:
             note = partial(self._note, sink)
-            _watch(
-                query, note, self.stop, self.draining,
-                own_session=self.own_session, checkpoint=self.checkpoint,
-            )  # fmt: skip
+            # Spark closes idle planners after a minute, and each would print a stack trace.
+            planned = stop_planners if self.own_session else _nothing
+            with warned_without_executors(self.spark, self.config.master, planned):
+                _watch(
+                    query, note, self.stop, self.draining,
+                    own_session=self.own_session, checkpoint=self.checkpoint,
+                )  # fmt: skip
         except PythonLate:
             return self._note_late_start()
         except KohortError:
