@@ -85,3 +85,26 @@ def test_a_static_member_that_comes_back_into_its_generation_has_no_wrong_clock(
     explainer, _ = explain(broker=broker([60.0, 120.0]), consumer=later)
     (skew,) = explainer.skews
     assert (round(skew.seconds), skew.count) == (7, 1), "a later generation tells the skew"
+
+
+def test_the_last_to_join_is_found_by_corrected_clocks() -> None:
+    """A client with a clock that is 7 s ahead asked first, and seems to have asked last."""
+    times = [60.0, 120.0, 180.0]
+
+    def lines(name: str, ahead: float, waits: float) -> list[str]:
+        found = []
+        for n, at in enumerate(times):
+            synced = client(at + ahead, n + 1)[0].replace("clientId=svc", f"clientId={name}")
+            synced = synced.replace("memberId='m'", f"memberId='{name}'")
+            asked = at + ahead - waits
+            head = f"[2026-03-01 10:{int(asked // 60):02}:{asked % 60:06.3f}] INFO [Consumer "
+            found += [f"{head}clientId={name}, groupId=g] (Re-)joining group", synced]
+        return found
+
+    logs = {"ahead": lines("ahead", 7.0, 2.0), "other": lines("other", 0.0, 1.0)}
+    explainer, found = explain(broker=broker(times), **logs)
+    assert [skew.file for skew in explainer.skews] == ["ahead"]
+    for row in found.story.rebalances:
+        asked = [join.member for join in row.joins if join.member in logs]
+        assert asked == ["ahead", "other"]
+        assert [waited.member for waited in row.waited] == ["other"]
