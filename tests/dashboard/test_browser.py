@@ -221,6 +221,11 @@ def test_a_rebalance_in_detail_has_its_members_and_the_partitions_that_moved(
     assert browser.run("document.querySelector('.matrix + .told').textContent").startswith(
         "orders-0: "
     )
+    piece = "timelines.get('g0').data.lanes[0].find((piece) => piece[3] > piece[0])"
+    begin, _, _, ready = browser.run(piece)
+    row = browser.run("timelines.get('g0').data.order.indexOf(0)")
+    words = browser.run(f"timelines.get('g0').data.words({row}, {(begin + ready) / 2})")
+    assert "and not read yet" in words
     # A process and its next start have one colour; two at a time have two.
     owners = [["a-1", "a 1", "a"], ["b", "b", ""], ["a-2", "a 2", "a"]]
     for begin, colours in ((2000, [0, 1, 0]), (500, [0, 1, 2])):

@@ -103,3 +103,23 @@ def test_a_return_is_told_from_the_histories_of_clients_alone() -> None:
     (finding,) = [f for f in found.findings if f.name == "stopped without a rebalance"]
     assert "for 3.0 s at most" in finding.says
     assert finding.evidence
+
+
+def test_a_partition_is_read_later_than_it_is_owned() -> None:
+    owners = Ownership()
+    owners.got("a", ["t-0", "t-1", "t-2"], 1.0)
+    owners.fetching("a", "t-0", 3.0)
+    owners.gave("a", ["t-0", "t-1"], 5.0)
+    owners.fetching("b", "t-0", 5.5)  # a history may tell it before the end of the callback
+    owners.got("b", ["t-0"], 6.0)
+    owners.got("silent", ["t-1"], 6.0)
+    owners.seen("b", 9.0)
+    owners.seen("silent", 9.0)
+    owners.finish()
+    assert sorted((o.partition, o.owner, o.begin, o.end, o.ready) for o in owners.owned) == [
+        ("t-0", "a", 1.0, 5.0, 3.0),
+        ("t-0", "b", 6.0, 9.0, 6.0),
+        ("t-1", "a", 1.0, 5.0, 5.0),  # never read
+        ("t-1", "silent", 6.0, 9.0, None),  # its client tells no reads
+        ("t-2", "a", 1.0, 5.0, 5.0),
+    ]

@@ -31,7 +31,7 @@ def rebalance(generation: int, began: float, assigned: float) -> Rebalance:
 
 def test_a_story_is_one_whole_message() -> None:
     story = Story(group="g", first=100.0, last=110.0, dated=True)
-    story.owned = [Owned("t-1", "b", 104.0, 110.0), Owned("t-0", "a", 101.0, 103.5)]
+    story.owned = [Owned("t-1", "b", 104.0, 110.0, 106.0), Owned("t-0", "a", 101.0, 103.5, 101.0)]
     story.replace([rebalance(4, 103.0, 104.25)])
     message, _ = picture_of(story).message(Cursor())
     assert message == {
@@ -44,7 +44,7 @@ def test_a_story_is_one_whole_message() -> None:
         "since": 1_000,
         "partitions": ["t-0", "t-1"],
         "owners": [["a", "a", ""], ["b", "b", ""]],
-        "owned": [(0, 0, 1_000, 3_500), (1, 1, 4_000, 10_000)],
+        "owned": [(0, 0, 1_000, 3_500), (1, 1, 4_000, 10_000, 6_000)],
         "open": [],
         "from": 0,
         "rebalances": [

@@ -83,7 +83,14 @@ class ClientTimes:
         before = self._restored.setdefault(source, set())
         name = "restore again" if fact.partition in before else "restore"
         before.add(fact.partition)
-        return Timed(group=fact.group_id, name=name, seconds=at - begun, at=at)
+        return Timed(
+            group=fact.group_id,
+            name=name,
+            seconds=at - begun,
+            at=at,
+            client=source,
+            partition=str(fact.partition),
+        )
 
     def _again(
         self, name: str, fact: c.ClientFact, at: float, source: str, count: int = 1

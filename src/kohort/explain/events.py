@@ -163,3 +163,6 @@ class Timed:
     count: int = 1
     """Partitions of a callback, records of a poll."""
     at: float
+    client: str = ""
+    """The client that began to read ``partition``, if that is what took the time."""
+    partition: str = ""

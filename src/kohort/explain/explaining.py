@@ -114,6 +114,8 @@ class Explainer:
                 self._handed(item)
             case Timed():
                 self._timed(item.group, item.name, item.seconds)
+                if item.partition and (latest := self._latest.get(item.group)) is not None:
+                    latest.ownership.fetching(item.client, item.partition, item.at)
 
     def _settled(self, item: Settled) -> None:
         self._records(item.group, item.home).settled(item)

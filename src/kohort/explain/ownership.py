@@ -39,6 +39,8 @@ class Owned:
     owner: str
     begin: float
     end: float
+    ready: float | None = None
+    """When the member began to read; ``end``: it did not; None: not known."""
 
 
 class _Step(NamedTuple):
@@ -84,6 +86,10 @@ class Ownership:
     """All signs of life of each client, while the steps are followed."""
     _starts: dict[str, list[float]] = field(default_factory=dict)
     """The times at which processes of each client started."""
+    _readers: set[str] = field(default_factory=set)
+    """Clients that tell when they begin to read."""
+    _ready: dict[tuple[str, str], float] = field(default_factory=dict)
+    """When a client began to read a partition of its present or next ownership."""
     _next: dict[str, int] = field(default_factory=dict)
     """The offset behind the last record that was delivered, by partition."""
 
@@ -99,6 +105,10 @@ class Ownership:
     def gave(self, client: str, partitions: Iterable[str], at: float) -> None:
         """A client owns these partitions no more."""
         self._note("gave", client, tuple(partitions), at)
+
+    def fetching(self, client: str, partition: str, at: float) -> None:
+        """A client begins to read a partition; known from histories only."""
+        self._note("fetching", client, (partition,), at)
 
     def ended(self, client: str, at: float) -> None:
         """A client owns nothing any more."""
@@ -122,6 +132,8 @@ class Ownership:
             self._got(step.client, step.partitions, step.at)
         elif step.what == "gave":
             self._gave(step.client, step.partitions, step.at)
+        elif step.what == "fetching":
+            self._ready.setdefault((step.client, step.partitions[0]), step.at)
         elif step.what in {"ended", "started"}:
             held = [p for p, holder in self._holds.items() if holder[0] == step.client]
             self._gave(step.client, held, step.at if step.what == "ended" else before)
@@ -172,6 +184,7 @@ class Ownership:
         skews = ahead or {}
         steps, self._steps = self._steps, []
         self.limit.used -= len(steps)
+        self._readers = {step.client for step in steps if step.what == "fetching"}
         if any(skews.values()):
             steps = [s._replace(at=s.at - skews.get(s.client, 0.0)) for s in steps]
         steps.sort(key=itemgetter(0))
@@ -189,5 +202,8 @@ class Ownership:
     def _end(self, partition: str, at: float) -> None:
         client, begin = self._holds.pop(partition)
         self._down[partition] = at
+        end, ready = max(begin, at), self._ready.pop((client, partition), None)
+        if client in self._readers:
+            ready = end if ready is None else min(max(begin, ready), end)
         if len(self.owned) < MOST_KEPT:
-            self.owned.append(Owned(partition, client, begin, max(begin, at)))
+            self.owned.append(Owned(partition, client, begin, end, ready))

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from kohort.explain.findings import SIGNS, rebalance_cells, rebalance_text
 from kohort.explain.line_values import client_of
-from kohort.explain.ownership import MOST_KEPT
+from kohort.explain.ownership import MOST_KEPT, Owned
 from kohort.explain.phases import phases_of, wait_text
 from kohort.explain.rebalances import Join, Rebalance
 from kohort.explain.stories import MOST_REBALANCES, Story
@@ -58,8 +58,9 @@ class Picture:
     edition: int = 0
     _partitions: dict[str, int] = field(default_factory=dict)
     _owners: dict[str, int] = field(default_factory=dict)
-    _owned: list[tuple[int, int, int, int]] = field(default_factory=list)
-    """Partition, owner, begin and end of each ownership that is over."""
+    _owned: list[tuple[int, ...]] = field(default_factory=list)
+    """Partition, owner, begin and end of each ownership that is over, and the begin of its reading
+    if that is later."""
     _open: dict[int, tuple[int, int]] = field(default_factory=dict)
     """Owner and begin of the present ownership, by partition."""
     _lags: list[tuple[int, int]] = field(default_factory=list)
@@ -67,9 +68,12 @@ class Picture:
     _last: int = 0
     _since: int | None = None
 
-    def owned(self, partition: str, owner: str, begin: float, end: float) -> None:
-        """An ownership that is over; times in seconds."""
-        self._keep(self._place(partition), self._owner(owner), self._ms(begin), self._ms(end))
+    def owned(self, owned: Owned) -> None:
+        """An ownership that is over."""
+        times = [self._ms(owned.begin), self._ms(owned.end)]
+        if owned.ready is not None and owned.ready > owned.begin:
+            times.append(self._ms(owned.ready))
+        self._keep(self._place(owned.partition), self._owner(owned.owner), *times)
 
     def now_own(self, owners: Mapping[str, str], at: float) -> None:
         """The present owners, by partition; all other partitions have no owner."""
@@ -164,8 +168,8 @@ class Picture:
         ending = "" if join.ending is None else join.ending.value
         return [join.member, *(None if at is None else self._ms(at) for at in times), ending]
 
-    def _keep(self, place: int, owner: int, begin: int, end: int) -> None:
-        self._owned.append((place, owner, begin, max(begin, end)))
+    def _keep(self, place: int, owner: int, begin: int, end: int, *ready: int) -> None:
+        self._owned.append((place, owner, begin, max(begin, end), *ready))
         self._known(begin, end)
         if self.live and len(self._owned) > MOST_KEPT:
             del self._owned[: MOST_KEPT // 2]
@@ -194,7 +198,7 @@ def picture_of(story: Story) -> Picture:
     """The picture of a story that ended."""
     picture = Picture(base=story.first or 0.0, dated=story.dated)
     for each in sorted(story.owned, key=lambda owned: owned.begin):
-        picture.owned(each.partition, each.owner, each.begin, each.end)
+        picture.owned(each)
     picture.rebalanced(story.rebalances)
     for moment, lag in story.lags:
         picture.lagged(lag, moment)

@@ -15,6 +15,7 @@ from kohort.explain.amounts import Known
 from kohort.explain.deployments import Deployment
 from kohort.explain.figures import Figure
 from kohort.explain.findings import span_text
+from kohort.explain.ownership import Owned
 from kohort.explain.picture import Cursor, Picture
 from kohort.history.cost_values import Measured
 from kohort.lab.changes import steps
@@ -150,7 +151,7 @@ def run_picture(measured: Measured) -> dict[str, Any] | None:
     for each in sorted(measured.ownership, key=lambda interval: interval.begin):
         begin = at(each.ready)
         if (end := at(min(each.end, measured.end))) > begin:
-            picture.owned(str(each.partition), each.owner, begin, end)
+            picture.owned(Owned(str(each.partition), each.owner, begin, end))
     picture.reach(at(measured.end))
     message, _ = picture.message(Cursor())
     marks = [mark for mark in measured.marks if mark.kind == "generation"]

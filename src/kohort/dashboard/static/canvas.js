@@ -140,11 +140,12 @@ class TimelineCanvas {
     const thin = this.row < 4 ? 0 : 1, high = this.row - thin;
     let place = bisect(lane, from, (piece) => piece[1]), edge = -1;
     while (place < lane.length && lane[place][0] < to) {
-      const [begin, end, owner] = lane[place];
+      const [begin, end, owner, ready] = lane[place];
       const x = Math.max(this.left, this.place(begin)), right = Math.min(this.width, this.place(end));
       const before = lane[place - 1];
       pen.fillStyle = this.data.colour(owner);
       pen.fillRect(x, y, Math.max(PIECE, right - x), high);
+      if (ready > from) this.pale(x, Math.min(right, this.place(ready)), y, high);
       if (before && begin > before[1] && x - this.place(before[1]) < 2) {
         pen.fillStyle = this.ink.gap;
         pen.fillRect(x - 1, y, 2, high);
@@ -166,6 +167,17 @@ class TimelineCanvas {
       pen.fillStyle = this.ink.paper;
       pen.fillRect(this.left, y + high, this.width - this.left, 1);
     }
+  }
+
+  /** A time in which a partition has an owner that does not read it yet: pale, with a line. */
+  pale(x, right, y, high) {
+    const pen = this.pen;
+    pen.globalAlpha = 0.7;
+    pen.fillStyle = this.ink.paper;
+    pen.fillRect(x, y, right - x, high);
+    pen.globalAlpha = 1;
+    pen.fillStyle = this.ink.gap;
+    if (high > 4) pen.fillRect(x, y + high - 2, right - x, 2);
   }
 
   /** The name of an owner; where it does not fit, its end, which differs more often. */

@@ -52,8 +52,8 @@ class Picture {
       this.lanes.push([]);
     }
     this.owners.push(...message.owners);
-    for (const [partition, owner, begin, end] of message.owned) {
-      this.lanes[partition].push([begin, end, owner]);
+    for (const [partition, owner, begin, end, ready] of message.owned) {
+      this.lanes[partition].push([begin, end, owner, ready]);
     }
     this.open = message.open;
     this.rebalances.splice(message.from, Infinity, ...message.rebalances);
@@ -174,7 +174,8 @@ class Picture {
     if (this.rowsBy === "member") what = inside ? `${piece[2]} partitions` : "no partitions";
     else if (inside) {
       const still = this.live && piece[1] >= this.now() - CLOSE_MS ? ", and still" : "";
-      what = `owned by ${this.owners[piece[2]][0]} for ${spanText(piece[1] - piece[0])}${still}`;
+      const waits = at < piece[3] ? ", and not read yet" : "";
+      what = `owned by ${this.owners[piece[2]][0]} for ${spanText(piece[1] - piece[0])}${still}${waits}`;
     } else if (this.since === null || at < this.since) what = "owner not known yet";
     else if (at > this.now()) what = "behind the end";
     const lag = this.behind(at);
