@@ -207,7 +207,7 @@ def test_the_joins_of_the_last_rounds_are_kept(monkeypatch: pytest.MonkeyPatch) 
     first, second = rounds.begin(), rounds.begin()
     for joins_of_round in (first, second):
         for name in "ab":
-            rounds.note(joins_of_round, Join(member=name))
+            rounds.note(joins_of_round, name, (1.0, None, None, None))
     assert (len(first), len(second)) == (2, 2)
     rounds.begin()
     assert (len(first), len(second)) == (0, 2), "the oldest round is dropped"

@@ -21,8 +21,8 @@ from kohort.explain.line_values import client_of
 from kohort.explain.listing import Listing
 from kohort.explain.ownership import Owned, Ownership
 from kohort.explain.partition_lists import partitions_in
-from kohort.explain.rebalances import Ending, Join, Rebalance, seconds_between
-from kohort.explain.waits import OF_ROUNDS, Rounds, Waits, in_order
+from kohort.explain.rebalances import Ending, Rebalance, seconds_between
+from kohort.explain.waits import OF_ROUNDS, JoinTold, Rounds, Waits, joins_of
 
 MOST_REBALANCES: Final = 2_000
 _REAL_S: Final = 1e9
@@ -445,8 +445,8 @@ class Story:
 
 
 def _rebalance(fields: dict[str, Any]) -> Rebalance:
-    joins: Mapping[str, Join] = fields.pop("joins", {})
-    return Rebalance(**fields, joins=in_order(joins.values()))
+    joins: Mapping[str, JoinTold] | None = fields.pop("joins", None)
+    return Rebalance(**fields, joins=joins_of(joins)) if joins else Rebalance(**fields)
 
 
 def _is_vague(begun: Mapping[str, Any]) -> bool:

@@ -12,9 +12,9 @@ the same moment bounds it.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, TypeAlias
 
 from kohort.explain.amounts import Known
 from kohort.explain.events import Event, Kind
@@ -35,28 +35,33 @@ _MOST: Final = 5
 _MOST_JOINS: Final = 100_000
 """Joins that all groups keep together, those of the last rounds."""
 _MOST_OF_ROUND: Final = 1_000
+JoinTold: TypeAlias = tuple[float | None, float | None, Ending | None, float | None]
+"""When a member joined and had its assignment, how and when it ended: values of a `Join`. A log has
+millions, and a tuple is made in a tenth of the time."""
+_UNKNOWN: Final[JoinTold] = (None, None, None, None)
 
 
 class Rounds:
     """The joins of the last rounds of all groups: the oldest rounds are dropped."""
 
     def __init__(self) -> None:
-        self._rounds: deque[dict[str, Join]] = deque()
+        self._rounds: deque[dict[str, JoinTold]] = deque()
         self._kept = 0
 
-    def begin(self) -> dict[str, Join]:
+    def begin(self) -> dict[str, JoinTold]:
         """The joins of a new round, by member: none yet."""
-        self._rounds.append({})
+        joins: dict[str, JoinTold] = {}
+        self._rounds.append(joins)
         self._take()
-        return self._rounds[-1]
+        return joins
 
-    def note(self, joins: dict[str, Join], join: Join) -> None:
-        """Keep what is known of one member of a round."""
-        if join.member not in joins:
+    def note(self, joins: dict[str, JoinTold], member: str, told: JoinTold) -> None:
+        """Keep the times of one member of a round."""
+        if member not in joins:
             if len(joins) >= _MOST_OF_ROUND:
                 return
             self._take()
-        joins[join.member] = join
+        joins[member] = told
 
     def _take(self) -> None:
         self._kept += 1
@@ -75,7 +80,7 @@ class Waits:
     """
 
     rounds: Rounds
-    joins: dict[str, Join] = field(default_factory=dict)
+    joins: dict[str, JoinTold] = field(init=False)
     _last: Event | None = None
     _dropped: list[Waited] = field(default_factory=list)
 
@@ -105,24 +110,24 @@ class Waits:
     def begun_by(self, member: str, at: float | None, ending: Ending | None) -> None:
         """The round began with the JoinGroup of this member, or with its end."""
         if member and at is not None:
-            asked, gone = (at, None) if ending is None else (None, at)
-            self.rounds.note(self.joins, Join(member=member, asked=asked, ending=ending, gone=gone))
+            told: JoinTold = (at, None, None, None) if ending is None else (None, None, ending, at)
+            self.rounds.note(self.joins, member, told)
 
     def _delivered(self, event: Event) -> None:
-        known = self.joins.get(event.instance or event.member)
-        if known is not None and known.assigned is None:
-            self.rounds.note(self.joins, replace(known, assigned=event.at))
+        name = event.instance or event.member
+        known = self.joins.get(name)
+        if known is not None and known[1] is None:
+            self.joins[name] = known[0], event.at, known[2], known[3]
 
     def _note(self, event: Event, ending: Ending | None) -> None:
         name = event.instance or event.member
         if not name or event.at is None:
             return
-        known = self.joins.get(name) or Join(member=name)
         if ending is None:
-            known = replace(known, asked=event.at, ending=None, gone=None)
+            self.rounds.note(self.joins, name, (event.at, None, None, None))
         else:
-            known = replace(known, ending=ending, gone=event.at)
-        self.rounds.note(self.joins, known)
+            known = self.joins.get(name, _UNKNOWN)
+            self.rounds.note(self.joins, name, (known[0], known[1], ending, event.at))
 
     def _drop(self, *names: str) -> None:
         known = {each.member for each in self._dropped}
@@ -130,7 +135,7 @@ class Waits:
             if name and name not in known and len(self._dropped) < _MOST:
                 self._dropped.append(Waited(name, Ending.DROPPED, Known.MEASURED))
             if name:
-                self.rounds.note(self.joins, Join(member=name, ending=Ending.DROPPED))
+                self.rounds.note(self.joins, name, (None, None, Ending.DROPPED, None))
 
     def ended(self, at: float | None, begun_by: str) -> tuple[Waited, ...]:
         """The members that the coordinator waited for until this time; empty if none is known.
@@ -151,8 +156,21 @@ class Waits:
         return (Waited(name, ending, Known.MEASURED if measured else Known.BOUNDED),)
 
 
+def joins_of(told: Mapping[str, JoinTold]) -> tuple[Join, ...]:
+    """The joins of a round, in their order."""
+    return in_order(
+        [
+            Join(member=member, asked=asked, assigned=assigned, ending=ending, gone=gone)
+            for member, (asked, assigned, ending, gone) in told.items()
+        ]
+    )
+
+
 def in_order(joins: Iterable[Join]) -> tuple[Join, ...]:
     """The members in the order in which the wait for each of them ended."""
+    joins = tuple(joins)
+    if len(joins) < 2:
+        return joins
 
     def end(join: Join) -> float:
         times = (join.asked, join.gone, join.joined)
