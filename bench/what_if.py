@@ -378,7 +378,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, prog="python -m bench.what_if")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(CASES)}")
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--groups", type=int, default=4, help="groups at once (%(default)s)")
+    parser.add_argument("--groups", type=int, default=2, help="groups at once (%(default)s)")
     parser.add_argument("--member", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.member:
