@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from tests.explain.test_metering import commit, settled
@@ -42,7 +43,7 @@ def test_a_reader_gets_groups_and_then_changes() -> None:
     news = told(board, reader)
     assert [row["group"] for row in news["groups"]["rows"]] == ["g", "h"]
     assert news["group"]["picture"]["whole"]
-    assert news["group"]["picture"]["lag"] == [(60_000, 7)]
+    assert news["group"]["picture"]["lag"] == [(60_000, 7, None)]
     assert news["group"]["members"][0]["instance"] == "a"
     board.feed(settled(2, 71.0, a=[0, 1], b=[2, 3]))
     board.feed(commit(2, 5, 71.5))
@@ -56,6 +57,16 @@ def test_a_reader_gets_groups_and_then_changes() -> None:
     news = told(board, reader)
     assert news["groups"]["gone"] == ["g"]
     assert news["missing"] == {"group": "g"}
+
+
+def test_the_age_of_commits_is_that_of_the_oldest_partition_with_a_lag() -> None:
+    board, reader = Board("kafka:9092"), Reader("g")
+    board.feed(settled(1, 10.0, a=[0, 1, 2]))
+    for number, at in ((0, 20.0), (1, 30.0), (2, 40.0)):
+        board.feed(commit(number, 5, at))
+    behind = frozenset(commit(number, 0, 0.0).partition for number in (1, 2))
+    board.looked([replace(seen("g", 7), behind=behind)], at=70.0)
+    assert told(board, reader)["group"]["picture"]["lag"] == [(60_000, 7, 40_000)]
 
 
 def test_remarks_come_and_go() -> None:

@@ -7,6 +7,7 @@ import pytest
 from kohort.explain import picture as module
 from kohort.explain.causes import Cause
 from kohort.explain.events import Place, Side
+from kohort.explain.lag import Lag
 from kohort.explain.ownership import Owned
 from kohort.explain.picture import Cursor, Picture, picture_of
 from kohort.explain.rebalances import Rebalance
@@ -80,14 +81,14 @@ def test_a_reader_gets_what_is_new() -> None:
     assert first["owned"] == []
     picture.now_own({"t-0": "a", "t-1": "b"}, 2.0)
     picture.rebalanced([rebalance(2, 1.5, 2.0)])
-    picture.lagged(7, 2.5)
+    picture.lagged(Lag(2.5, 7, 1.25))
     second, cursor = picture.message(cursor)
     assert not second["whole"]
     assert (second["partitions"], second["owners"]) == ([], [["b", "b", ""]])
     assert second["owned"] == [(1, 0, 1_000, 2_000)]
     assert second["open"] == [[0, 0, 1_000], [1, 1, 2_000]]
     assert [each["generation"] for each in second["rebalances"]] == [2]
-    assert (second["lag"], second["last"]) == ([(2_500, 7)], 2_500)
+    assert (second["lag"], second["last"]) == ([(2_500, 7, 1_250)], 2_500)
     picture.now_own({"t-1": "b"}, 4.0)
     third, _ = picture.message(cursor)
     assert (third["owned"], third["open"]) == ([(0, 0, 1_000, 4_000)], [[1, 1, 2_000]])
@@ -101,10 +102,10 @@ def test_a_reader_starts_again_when_old_parts_were_dropped(monkeypatch: pytest.M
     _, cursor = picture.message(Cursor())
     for step in range(7):
         picture.now_own({"t-0": "ab"[step % 2]}, float(step))
-        picture.lagged(step, float(step))
+        picture.lagged(Lag(float(step), step, None))
     message, cursor = picture.message(cursor)
     assert message["whole"]
     assert len(message["owned"]) <= 4
     assert message["owned"][-1] == (0, 1, 5_000, 6_000)
-    assert message["lag"][-1] == (6_000, 6)
+    assert message["lag"][-1] == (6_000, 6, None)
     assert not picture.message(cursor)[0]["whole"]

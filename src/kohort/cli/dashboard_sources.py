@@ -86,6 +86,7 @@ def _seen(look: Look) -> Seen:
             for member in group.members
         ),
         lag=look.lag,
+        behind=frozenset(row.partition for row in look.rows if row.lag),
     )
 
 

@@ -14,13 +14,15 @@ from typing import Any, Final
 
 from kohort.dashboard.times import time_text
 from kohort.explain.explaining import Explained
-from kohort.explain.generations import Planner
+from kohort.explain.generations import Committed, Planner
 from kohort.explain.headline import headline
+from kohort.explain.lag import Lag
 from kohort.explain.live import LiveGroup, LiveGroups, MembersTell
 from kohort.explain.number_row import numbers_of
 from kohort.explain.picture import Cursor, Picture, picture_of
 from kohort.explain.rebalances import Rebalance
 from kohort.explain.told import Told
+from kohort.model.ids import TopicPartition
 
 _MINUTE_S: Final = 60.0
 MINUTES: Final = 60
@@ -48,6 +50,8 @@ class Seen:
     protocol: str
     members: tuple[SeenMember, ...]
     lag: int | None
+    behind: frozenset[TopicPartition] = frozenset()
+    """The partitions with a lag."""
 
 
 @dataclass(slots=True)
@@ -100,6 +104,8 @@ class Board:
         self._tells = tells or {}
         self._live = LiveGroups(planner, self._tells)
         self._groups: dict[str, _Group] = {}
+        self._committed: dict[str, dict[TopicPartition, float]] = {}
+        """The time of the last commit of each partition, by group."""
         self._remarks: dict[str, str] = {}
         self._now = 0.0
 
@@ -111,6 +117,8 @@ class Board:
         if self._only and group not in self._only:
             return
         with self._lock:
+            if isinstance(item, Committed):
+                self._committed.setdefault(group, {})[item.partition] = item.at
             self._live.feed(item)
             if group not in self._groups and (live := self._live.groups.get(group)) is not None:
                 self._groups[group] = _Group(live.picture, live)
@@ -121,6 +129,7 @@ class Board:
             self._live = LiveGroups(self._planner, self._tells)
             self._live.name_topics(topics)
             self._groups.clear()
+            self._committed.clear()
 
     def looked(self, seen: Iterable[Seen], at: float) -> None:
         """The groups of a live cluster at a time; those that are not among them are gone."""
@@ -129,6 +138,7 @@ class Board:
             present = {each.group: each for each in seen}
             for name in self._groups.keys() - present.keys():
                 del self._groups[name]
+                self._committed.pop(name, None)
                 self._live.forget(name)
             for name, each in present.items():
                 group = self._groups.get(name)
@@ -141,7 +151,13 @@ class Board:
                 group.version += 1
                 group.picture.reach(at)
                 if each.lag is not None:
-                    group.picture.lagged(each.lag, at)
+                    group.picture.lagged(Lag(at, each.lag, self._age_s(each, at)))
+
+    def _age_s(self, seen: Seen, at: float) -> float | None:
+        """The longest time since the last commit of a partition with a lag."""
+        commits = self._committed.get(seen.group, {})
+        ages = [at - commits[each] for each in seen.behind if each in commits]
+        return max(0.0, *ages) if ages else None
 
     def members_told(self, name: str, at: float) -> None:
         """The members of a group told a change of owners at this time, in seconds since 1970."""

@@ -1,7 +1,7 @@
 """The lag of groups in the past: their commits, and the ends of the logs at a time.
 
 In: commits in the order of the offsets topic; for some times, the end of each log. Out: the lag of
-a group at these times. Must not know: clusters, pages.
+a group at these times, and the age of its commits. Must not know: clusters, pages.
 
 The offsets topic has each commit with its time. A broker tells the first record that is not older
 than a time. So the end of a log at that time is known, if the records have right times.
@@ -13,7 +13,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from operator import itemgetter
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from kohort.explain.generations import Committed
 from kohort.model.ids import TopicPartition
@@ -30,6 +30,17 @@ _FIRST_WIDTH_S: Final = 0.5
 
 Ends: TypeAlias = Callable[[Collection[TopicPartition], float], Mapping[TopicPartition, int]]
 """Partitions, a time in seconds since 1970 -> the ends of their logs at that time."""
+
+
+class Lag(NamedTuple):
+    """The lag of a group at a time."""
+
+    at: float
+    """In seconds since 1970."""
+    records: int
+    """Records behind the commits, over all partitions with a commit."""
+    age_s: float | None
+    """The longest time since the last commit of a partition that has a lag; None: none has."""
 
 
 @dataclass(slots=True)
@@ -50,14 +61,11 @@ class Commits:
             for (partition, _), (at, offset) in kept.items():
                 self._steps[partition, int(at / self._width_s)] = at, offset
 
-    def lags(self, ends: Ends) -> list[tuple[float, int]]:
-        """The lag between the first and the last commit, over all partitions with a commit.
+    def lags(self, ends: Ends) -> list[Lag]:
+        """The lag at some times between the first and the last commit.
 
         Args:
             ends: tells the ends of logs.
-
-        Returns:
-            Times in seconds since 1970, each with the number of records behind the commits.
         """
         by_partition: dict[TopicPartition, list[tuple[float, int]]] = {}
         for (partition, _), step in self._steps.items():
@@ -66,16 +74,19 @@ class Commits:
             steps.sort()
         first = min((steps[0][0] for steps in by_partition.values()), default=0.0)
         last = max((steps[-1][0] for steps in by_partition.values()), default=0.0)
-        found = []
+        found: list[Lag] = []
         for number in range(TIMES if last > first else 0):
             at = first + (last - first) * number / (TIMES - 1)
             committed = {
-                partition: steps[place - 1][1]
+                partition: steps[place - 1]
                 for partition, steps in by_partition.items()
                 if (place := bisect_right(steps, at, key=itemgetter(0)))
             }
             end = ends(committed.keys(), at)
-            behind = [max(0, end[p] - offset) for p, offset in committed.items() if p in end]
+            behind = {
+                p: max(0, end[p] - offset) for p, (_, offset) in committed.items() if p in end
+            }
             if behind:
-                found.append((at, sum(behind)))
+                ages = [at - committed[p][0] for p, lag in behind.items() if lag]
+                found.append(Lag(at, sum(behind.values()), max(ages, default=None)))
         return found

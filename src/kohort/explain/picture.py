@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from kohort.explain.findings import SIGNS, rebalance_cells, rebalance_text
+from kohort.explain.lag import Lag
 from kohort.explain.line_values import client_of
 from kohort.explain.ownership import MOST_KEPT, Owned
 from kohort.explain.phases import phases_of, wait_text
@@ -63,7 +64,8 @@ class Picture:
     if that is later."""
     _open: dict[int, tuple[int, int]] = field(default_factory=dict)
     """Owner and begin of the present ownership, by partition."""
-    _lags: list[tuple[int, int]] = field(default_factory=list)
+    _lags: list[tuple[int, int, int | None]] = field(default_factory=list)
+    """Time, records, and the age of commits in milliseconds."""
     _first: int | None = None
     _last: int = 0
     _since: int | None = None
@@ -101,9 +103,10 @@ class Picture:
             del self.rebalances[: MOST_REBALANCES // 2]
             self.edition += 1
 
-    def lagged(self, lag: int, at: float) -> None:
+    def lagged(self, lag: Lag) -> None:
         """The lag of the group at a time."""
-        self._lags.append((self._ms(at), lag))
+        at, records, age_s = lag
+        self._lags.append((self._ms(at), records, None if age_s is None else round(age_s * 1_000)))
         self._at(self._ms(at))
         if len(self._lags) > MOST_LAGS:
             del self._lags[: MOST_LAGS // 2]
@@ -197,11 +200,11 @@ class Picture:
 def picture_of(story: Story) -> Picture:
     """The picture of a story that ended."""
     picture = Picture(base=story.first or 0.0, dated=story.dated)
-    for each in sorted(story.owned, key=lambda owned: owned.begin):
-        picture.owned(each)
+    for owned in sorted(story.owned, key=lambda owned: owned.begin):
+        picture.owned(owned)
     picture.rebalanced(story.rebalances)
-    for moment, lag in story.lags:
-        picture.lagged(lag, moment)
+    for lag in story.lags:
+        picture.lagged(lag)
     for at in (story.first, story.last):
         if at is not None:
             picture.reach(at)

@@ -16,6 +16,7 @@ from kohort.explain.amounts import Stop
 from kohort.explain.causes import Cause, Reason, clients_cause, reason_of
 from kohort.explain.client_names import ClientNames
 from kohort.explain.events import Event, Kind, Side
+from kohort.explain.lag import Lag
 from kohort.explain.limits import Limit
 from kohort.explain.line_values import client_of
 from kohort.explain.listing import Listing
@@ -113,7 +114,7 @@ class Story:
     """The first member that left with a list of assignors, by the list as the broker writes it."""
     returns: list[Stop] = field(default_factory=list)
     """Stops without a rebalance: their owner came back into its generation."""
-    lags: list[tuple[float, int]] = field(default_factory=list)
+    lags: list[Lag] = field(default_factory=list)
     """The lag of the group at some times, if a cluster told the ends of the logs."""
     ownership: Ownership = field(default_factory=Ownership)
     """As clients tell it."""

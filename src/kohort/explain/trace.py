@@ -17,6 +17,7 @@ from typing import Any, Final
 from kohort.explain.explaining import Explained
 from kohort.explain.ownership import Owned
 from kohort.explain.rebalances import Rebalance
+from kohort.explain.stories import Story
 
 _MICROS: Final = 1_000_000
 _REBALANCES: Final = 1
@@ -46,9 +47,7 @@ def _group(each: Explained, process: int) -> Iterator[dict[str, Any]]:
     rows = {partition: row for row, partition in enumerate(partitions, _FIRST_PARTITION)}
     for partition, row in rows.items():
         yield _name("thread_name", process, row, partition)
-    for at, lag in story.lags:
-        counted = {"ph": "C", "pid": process, "name": "lag", "ts": round(at * _MICROS)}
-        yield {**counted, "args": {"records": lag}}
+    yield from _lags(story, process)
     ends: dict[str, float] = {}
     begins: dict[str, list[int]] = {}
     for owned in sorted(story.owned, key=lambda o: (o.partition, o.begin)):
@@ -122,6 +121,15 @@ def _owned(owned: Owned, begin: float, process: int, row: int) -> dict[str, Any]
         "name": owned.owner,
         "args": {"partition": owned.partition},
     }
+
+
+def _lags(story: Story, process: int) -> Iterator[dict[str, Any]]:
+    """The counters of the lag and of the age of commits."""
+    for lag in story.lags:
+        counted = {"ph": "C", "pid": process, "ts": round(lag.at * _MICROS)}
+        yield {**counted, "name": "lag", "args": {"records": lag.records}}
+        if lag.age_s is not None:
+            yield {**counted, "name": "commit age", "args": {"seconds": round(lag.age_s, 3)}}
 
 
 def _name(what: str, process: int, row: int, name: str) -> dict[str, Any]:

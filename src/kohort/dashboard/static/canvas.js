@@ -289,9 +289,10 @@ class TimelineCanvas {
     const pen = this.pen, top = this.height - this.foot + 8, low = this.height - AXIS - 4;
     const { from, to } = this.seen, points = this.data.lag;
     const first = Math.max(0, bisect(points, from, (point) => point[0]) - 1);
-    let most = 1, last = first;
+    let most = 1, oldest = 0, last = first;
     for (; last < points.length && points[last][0] <= to; last += 1) {
       most = Math.max(most, points[last][1]);
+      oldest = Math.max(oldest, points[last][2] ?? 0);
     }
     pen.fillStyle = this.ink.paper;
     pen.fillRect(this.left, top - 8, this.width - this.left, LAG);
@@ -306,20 +307,26 @@ class TimelineCanvas {
       const left = Math.min(x, this.place(each.phases?.[0]?.[1] ?? each.began));
       pen.fillRect(left, top - 6, Math.max(1, this.place(stopped) - left), low - top + 8);
     }
-    pen.strokeStyle = this.ink.ink;
+    const shown = points.slice(first, last + 1);
+    const line = (which, highest, ink, dash) => {
+      pen.strokeStyle = ink;
+      pen.setLineDash(dash);
+      pen.beginPath();
+      for (const point of shown) {
+        const x = this.place(point[0]), y = low - ((point[which] ?? 0) / highest) * (low - top);
+        if (point === shown[0]) pen.moveTo(x, y); else pen.lineTo(x, y);
+      }
+      pen.stroke();
+    };
+    pen.lineWidth = 1;
+    if (oldest) line(2, oldest, this.ink.faint, [3, 3]);
     pen.lineWidth = 1.5;
-    pen.beginPath();
-    const level = (lag) => low - (lag / most) * (low - top);
-    for (let place = first, before = null; place < Math.min(points.length, last + 1); place += 1) {
-      const [at, lag] = points[place], x = this.place(at);
-      if (before === null) pen.moveTo(x, level(lag)); else pen.lineTo(x, level(lag));
-      before = lag;
-    }
-    pen.stroke();
+    line(1, most, this.ink.ink, []);
     pen.restore();
     pen.fillStyle = this.ink.faint;
     pen.fillText("lag", 4, top + 8);
-    pen.fillText(`at most ${most.toLocaleString("en")}`, 4, top + 24);
+    pen.fillText(`at most ${most.toLocaleString("en")}`, 4, top + 22);
+    if (oldest) pen.fillText(`┄ age ≤ ${spanText(oldest)}`, 4, top + 36);
     pen.fillRect(this.left, low + 0.5, this.width - this.left, 0.5);
   }
 

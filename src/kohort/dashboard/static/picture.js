@@ -17,6 +17,12 @@ function bisect(items, value, key) {
   return low;
 }
 
+/** The lag, and the age of the oldest last commit among the partitions with a lag. */
+function lagText([, lag, age]) {
+  const old = age == null ? "" : `, oldest commit ${spanText(age)} before`;
+  return `lag ${lag.toLocaleString("en")}${old}`;
+}
+
 function spanText(ms) {
   if (ms < 1000) return `${Math.round(ms)} ms`;
   return ms < 600000 ? `${(ms / 1000).toFixed(1)} s` : `${Math.round(ms / 60000)} min`;
@@ -207,6 +213,6 @@ class Picture {
   behind(at) {
     const place = bisect(this.lag, at, (point) => point[0]);
     const point = this.lag[place - 1] ?? (this.lag[0]?.[0] === at ? this.lag[0] : undefined);
-    return point ? `lag ${point[1].toLocaleString("en")}` : "";
+    return point ? lagText(point) : "";
   }
 }

@@ -156,7 +156,7 @@ class Timeline extends TimelineCanvas {
     let text = row === null ? "" : this.data.words(row, at);
     if (row === null && this.data.lag.length && pointer.y > this.height - this.foot) {
       const point = this.data.lag[Math.max(0, bisect(this.data.lag, at, (one) => one[0]) - 1)];
-      text = `${this.data.clock(point[0], 1000)}  lag ${point[1].toLocaleString("en")}`;
+      text = `${this.data.clock(point[0], 1000)}  ${lagText(point)}`;
     }
     this.tip.hidden = !text;
     this.tip.textContent = text;
