@@ -29,7 +29,8 @@ _LONG: Final = 20
 _NARROW: Final = ' class="narrow"'
 _LAG: Final = (
     "Lag: records behind the commits. The end of a log at a time is that of its records that are "
-    "older by their timestamps [bounded]."
+    "older by their timestamps [bounded]. Dashed: the longest time since the last commit of a "
+    "partition that has a lag."
 )
 _BEGIN: Final = r"""
 const timelines = new Map();
