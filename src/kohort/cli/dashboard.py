@@ -6,8 +6,7 @@ In: the address of a cluster, or logs and histories. Out: a page over HTTP. Must
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -20,6 +19,7 @@ from kohort.cli.dashboard_sources import (
     FileSource,
     deployment_in_cluster,
     follow_records,
+    in_threads,
     look_often,
 )
 from kohort.cli.group_choice import Groups, only_groups
@@ -118,7 +118,7 @@ def _cluster(
     groups = Groups(names=names, every=not names)
     with asking(bootstrap, parse_client_settings(given)) as admin:
         look_at(admin, groups)  # a wrong address or a refusal ends the command
-    with _threads(
+    with in_threads(
         lambda ended: follow_records(board, given, ended),
         lambda ended: look_often(board, given, groups, interval, ended),
     ):
@@ -133,19 +133,5 @@ def _settings(bootstrap: str) -> dict[str, object]:
 def _files(source: FileSource, interval: float) -> Iterator[None]:
     """A thread that reads files again when they grow."""
     source.read()  # a missing file ends the command
-    with _threads(lambda ended: source.follow(interval, ended)):
+    with in_threads(lambda ended: source.follow(interval, ended)):
         yield
-
-
-@contextmanager
-def _threads(*works: Callable[[threading.Event], None]) -> Iterator[None]:
-    ended = threading.Event()
-    threads = [threading.Thread(target=work, args=(ended,), daemon=True) for work in works]
-    for thread in threads:
-        thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        for thread in threads:
-            thread.join()

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -45,6 +46,21 @@ def follow_records(board: Board, settings: Mapping[str, object], ended: threadin
         except KohortError as error:
             board.remark(about, f"owners and rebalances are not known: {error}; trying again")
             ended.wait(AGAIN_S)
+
+
+@contextmanager
+def in_threads(*works: Callable[[threading.Event], None]) -> Iterator[None]:
+    """Run works in threads of their own; they get an event that is set at the end of the block."""
+    ended = threading.Event()
+    threads = [threading.Thread(target=work, args=(ended,), daemon=True) for work in works]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        for thread in threads:
+            thread.join()
 
 
 def look_often(

@@ -13,8 +13,8 @@ import threading
 import time
 import webbrowser
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -24,7 +24,7 @@ import click
 import confluent_kafka
 
 from kohort.cli.consume import ended_by_signals
-from kohort.cli.dashboard_sources import follow_records, look_often
+from kohort.cli.dashboard_sources import follow_records, in_threads, look_often
 from kohort.cli.group_choice import Groups
 from kohort.dashboard.board import Board
 from kohort.dashboard.times import time_text
@@ -134,21 +134,23 @@ class LiveLab:
         seconds = {"kill": BACK_S, "stall": STALL_S, "pause": PAUSE_S, "coordinator": 0.0}.get(what)
         if seconds is None:
             raise ConfigError(f"{what!r}: expected kill, stall, pause or coordinator")
-        who = "the coordinator" if what == "coordinator" else member
+        disturbed = "the coordinator" if what == "coordinator" else member
         with self._lock:
             if what != "coordinator" and member not in self.groups[0].states:
                 raise ConfigError(f"there is no member {member!r}")
-            if who in self._busy:
-                raise ConfigError(f"{who} is disturbed already; wait, or choose another member")
-            self._busy.add(who)
+            if disturbed in self._busy:
+                raise ConfigError(
+                    f"{disturbed} is disturbed already; wait, or choose another member"
+                )
+            self._busy.add(disturbed)
             self._acts.append((what, member, seconds))
         told = _told_act(what, member, seconds)
         self._say(told)
         threading.Thread(
-            target=self._do, args=(what, member, seconds, who, told), daemon=True
+            target=self._do, args=(what, member, seconds, disturbed, told), daemon=True
         ).start()
 
-    def _do(self, what: str, member: str, seconds: float, who: str, told: str) -> None:
+    def _do(self, what: str, member: str, seconds: float, disturbed: str, told: str) -> None:
         if what == "coordinator":
             works: list[Callable[[], None]] = [self.broker.restart]
         elif what == "kill":
@@ -161,7 +163,7 @@ class LiveLab:
         for thread in threads:
             thread.join()
         with self._lock:
-            self._busy.discard(who)
+            self._busy.discard(disturbed)
         self._say(f"over: {told}")
 
     def _try(self, work: Callable[[], None]) -> None:
@@ -285,26 +287,17 @@ def _group(board: Board, address: str, name: str, **sizes: Any) -> KafkaGroup:
     )
 
 
-@contextmanager
-def _threads(broker: LiveBroker, board: Board, groups: list[KafkaGroup]) -> Iterator[None]:
+def _threads(
+    broker: LiveBroker, board: Board, groups: list[KafkaGroup]
+) -> AbstractContextManager[None]:
     """Threads that follow the groups, and write records for them."""
     settings: dict[str, object] = {"bootstrap.servers": broker.address}
     names = Groups(names=tuple(group.group for group in groups), every=False)
-    ended = threading.Event()
-    works: list[Callable[[], None]] = [
-        lambda: follow_records(board, settings, ended),
-        lambda: look_often(board, settings, names, 0.5, ended),
-        lambda: _write(broker.address, groups, ended),
-    ]
-    threads = [threading.Thread(target=work, daemon=True) for work in works]
-    for thread in threads:
-        thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        for thread in threads:
-            thread.join()
+    return in_threads(
+        lambda ended: follow_records(board, settings, ended),
+        lambda ended: look_often(board, settings, names, 0.5, ended),
+        lambda ended: _write(broker.address, groups, ended),
+    )
 
 
 def _write(address: str, groups: list[KafkaGroup], ended: threading.Event) -> None:

@@ -293,7 +293,8 @@ class LogReader:
         ended = line.endswith(")" if line.startswith("[") else _WHOLE)
         cut = not (last or ended) and may_be_torn(line)
         if cut and line.startswith("[") and "[GroupCoordinator" in line:
-            self._torn = TornLine(number, line)  # a message without its end may be one, too
+            # A known message without its end: the next line may have the end.
+            self._torn = TornLine(number, line)
             return []
         events = self._read(frame, place)
         if events is not None:

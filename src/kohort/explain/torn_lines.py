@@ -13,7 +13,7 @@ from typing import Final
 from kohort.explain.frames import framed
 
 _LONGEST: Final = 1_000
-"""Nothing breaks lines that are so long."""
+"""The length of the longest piece: terminals and mails break lines much earlier."""
 _NARROWEST: Final = 40
 _MOST_PIECES: Final = 9
 _MARKS: Final = re.compile(r"(?:[>|*#] ?|// ?)*")
@@ -21,7 +21,7 @@ _MARKS: Final = re.compile(r"(?:[>|*#] ?|// ?)*")
 _BEGINNING: Final = re.compile(r"%\d\||\[(?:GroupCoordinator|Consumer|Worker) ")
 """A line with one of these is a message's first piece, also without a time."""
 _RECORD: Final = re.compile(r"\s*(?:at \S+\(|Caused by|\.\.\. \d+ more|[{\[%<]|\S+Exception\b)")
-"""No piece begins so: stack traces, lines of JSON and other lines of their own."""
+"""The beginning of a line that continues no other line: of a stack trace, of JSON."""
 
 
 class TornLine:
