@@ -8,9 +8,12 @@ from tests.client.one_consumer import TP0, TP1, make, read
 from tests.client.stage import QUICK, SlowMember, until
 
 from kohort.broker.embedded import EmbeddedBroker
+from kohort.client.client_loop import monotonic_now
 from kohort.client.membership import GroupMembership
-from kohort.client.status import LastRebalance
+from kohort.client.status import LastRebalance, MemberStatus, StatusKeeper
 from kohort.member.states import MemberState
+from kohort.model.ids import GenerationId, GroupId, MemberId, TopicPartition
+from kohort.model.member_facts import MemberStateChanged
 
 
 def test_the_status_of_a_consumer_before_between_and_after_its_rebalances(
@@ -73,6 +76,27 @@ def test_a_member_without_a_broker_waits_for_a_coordinator() -> None:
         sentence = "no coordinator of the group is known"
         until(lambda: member.status().waiting_for == (sentence,), sentence)
         assert member.status().why == "has not joined yet"
+
+
+def test_state_and_reason_are_of_one_fact() -> None:
+    """The driver's thread changes the state before it tells the fact: this member is unjoined."""
+    keeper = StatusKeeper(lambda _fact: None)
+    told = MemberStateChanged(
+        at=monotonic_now(),
+        group_id=GroupId("g"),
+        member_id=MemberId("m"),
+        generation_id=GenerationId(1),
+        before="syncing",
+        after="stable",
+        reason="assignment received",
+    )
+    with GroupMembership(["t"], bootstrap_servers="127.0.0.1:1", group_id="g") as member:
+        driver = member._driver
+        keeper.observe(told)
+        status: MemberStatus[TopicPartition]
+        status = keeper.status(driver.member, driver.core.ownership, frozenset())
+        assert driver.member.state is MemberState.UNJOINED
+    assert (status.state, status.why) == (MemberState.STABLE, "assignment received")
 
 
 def test_a_member_that_joins_waits_for_the_slow_ones(broker: EmbeddedBroker) -> None:

@@ -108,21 +108,23 @@ class StatusKeeper:
     ) -> MemberStatus[R]:
         """The present status; any thread may ask."""
         now, changed, joined = monotonic_now(), self._changed, self._joined
+        state = member.state
         why = "has not joined yet" if member.core.wanted else "not subscribed yet"
+        if changed is not None:
+            # State and reason of one fact: the driver's thread may have a later state already.
+            state, why = MemberState(changed.after), changed.reason
         if by_hand:
             why = "assign() reads partitions without a membership"
-        elif changed is not None:
-            why = changed.reason
         pending = _pending_at(ownership, now)
         poll_ends = member.core.poll_ends
         return MemberStatus(
-            state=member.state,
+            state=state,
             seconds=0.0 if changed is None else _seconds(changed.at, now),
             why=why,
             generation=member.generation_id,
             member=member.member_id,
             owned=owned,
-            waiting_for=tuple(_waiting_for(member, ownership, pending)),
+            waiting_for=tuple(_waiting_for(member, state, ownership, pending)),
             waits=pending.waits,
             last_rebalance=joined and _last_rebalance(*joined, ownership),
             poll_s=None if poll_ends is None else max(0.0, _seconds(now, poll_ends)),
@@ -144,8 +146,10 @@ def _last_rebalance(cause: str, took_ms: Millis, ownership: Ownership[Any]) -> L
     return LastRebalance(cause=cause, duration_ms=took_ms, gained=gained, lost=lost)
 
 
-def _waiting_for(member: MemberEngine, ownership: Ownership[Any], pending: Pending) -> list[str]:
-    state, releasing = member.state, len(ownership.releasing)
+def _waiting_for(
+    member: MemberEngine, state: MemberState, ownership: Ownership[Any], pending: Pending
+) -> list[str]:
+    releasing = len(ownership.releasing)
     mine = [f"this application gives up {releasing} partitions"] if releasing else []
     if not member.core.wanted:
         return mine
