@@ -78,7 +78,7 @@ def test_a_member_without_a_broker_waits_for_a_coordinator() -> None:
         assert member.status().why == "has not joined yet"
 
 
-def test_state_and_reason_are_of_one_fact() -> None:
+def test_one_fact_gives_state_and_reason() -> None:
     """The driver's thread changes the state before it tells the fact: this member is unjoined."""
     keeper = StatusKeeper(lambda _fact: None)
     told = MemberStateChanged(

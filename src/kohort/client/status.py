@@ -111,7 +111,7 @@ class StatusKeeper:
         state = member.state
         why = "has not joined yet" if member.core.wanted else "not subscribed yet"
         if changed is not None:
-            # State and reason of one fact: the driver's thread may have a later state already.
+            # One fact gives both: the driver's thread may have a later state already.
             state, why = MemberState(changed.after), changed.reason
         if by_hand:
             why = "assign() reads partitions without a membership"
