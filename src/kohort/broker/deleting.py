@@ -134,7 +134,7 @@ class DeletionSweep:
         self._stopped = False
 
     def start(self, now: Instant) -> None:
-        """There is something to take away, or may be."""
+        """Look for directories to delete."""
         self._chores.arm(self._put_aside, now)
 
     def stop(self) -> None:

@@ -87,7 +87,7 @@ class Nodes:
         return self._by_id[node_id]
 
     def first_of(self, topic: str) -> int:
-        """The place among the nodes of the one that leads a topic's partition 0."""
+        """The index of the node that leads a topic's partition 0."""
         return crc32(topic.encode()) % len(self.all)
 
     def replicas_of(self, topic: Topic, partition: int) -> list[int]:

@@ -315,7 +315,7 @@ class Admin:
         """Delete the records before these offsets, and tell where the partitions begin now.
 
         Args:
-            before: the first offset to keep, by partition; ``LATEST`` keeps nothing that is there.
+            before: the first offset to keep, by partition; ``LATEST`` keeps no present record.
 
         Raises:
             RequestFailed: OFFSET_OUT_OF_RANGE, POLICY_VIOLATION (a topic that is only compacted)

@@ -33,7 +33,7 @@ class RebalanceListener:
     """
 
     def on_partitions_assigned(self, consumer: Any, partitions: Collection[TopicPartition]) -> Told:
-        """These were added. Comes once for each rebalance, also without partitions."""
+        """These partitions were added. Comes once for each rebalance, also without partitions."""
         return None
 
     def on_partitions_revoked(self, consumer: Any, partitions: Collection[TopicPartition]) -> Told:
@@ -45,7 +45,7 @@ class RebalanceListener:
         return self.on_partitions_revoked(consumer, partitions)
 
     def on_partitions_prepare(self, consumer: Any, partitions: Collection[TopicPartition]) -> Told:
-        """These will come: begin to make warm copies, and return. Then call ``report_warm``.
+        """These partitions will come: begin to make copies, return, then call ``report_warm``.
 
         Only partitions of ``kohort.stateful.topics``. Default: nothing needs preparation.
         """
@@ -53,7 +53,7 @@ class RebalanceListener:
         return None
 
     def on_partitions_discard(self, consumer: Any, partitions: Collection[TopicPartition]) -> Told:
-        """These were to be prepared, and will not come: their copies may be dropped."""
+        """These prepared partitions will not come: their copies may be dropped."""
         return None
 
 

@@ -275,7 +275,7 @@ class Membership(Generic[R]):
         return self._driver.core.ownership.drained
 
     def report_warm(self, resources: Collection[R]) -> None:
-        """This process has warm copies of these, which other members own; see `Prepare`.
+        """This process has warm copies of these resources, which other members own; see `Prepare`.
 
         Raises:
             Closed: the member left the group.
@@ -284,7 +284,7 @@ class Membership(Generic[R]):
         self._thread.handle(ReportWarm(resources=frozenset(resources)))
 
     def report_cold(self, resources: Collection[R]) -> None:
-        """This process has dropped its copies of these. Raises as ``report_warm``."""
+        """This process has dropped its copies of these resources. Raises as ``report_warm``."""
         self._check_joined()
         self._thread.handle(ReportCold(resources=frozenset(resources)))
 

@@ -241,7 +241,7 @@ class Mirror:
                 self._make_topics()
 
     def revoked(self, partitions: Collection[TopicPartition]) -> None:
-        """Other workers get these: wait for the acknowledgements, and commit."""
+        """Other workers get these partitions: wait for the acknowledgements, and commit."""
         try:
             self._producer.wait()
         except DeliveryFailed as error:

@@ -139,7 +139,7 @@ class PartitionReader:
         self.fetcher.pause(paused)
 
     def stop(self, partitions: frozenset[TopicPartition]) -> dict[TopicPartition, Position]:
-        """Stop reading these; returns the positions of those that were read."""
+        """Stop reading these partitions; returns the positions of the read ones."""
         mine = [tp for tp in partitions if tp in self.fetcher.partitions]
         positions = self.positions(mine)
         self._stopped |= positions
@@ -170,7 +170,7 @@ class PartitionReader:
         return self.fetcher.paused | self._paused
 
     def pause(self, partitions: frozenset[TopicPartition]) -> None:
-        """Hand out no records of these; those that are not read at present start with a pause."""
+        """Hand out no records of these partitions; unread ones start with a pause."""
         read = partitions & set(self.fetcher.partitions)
         held = self.positions(read)
         self.fetcher.pause(read)
@@ -179,7 +179,7 @@ class PartitionReader:
             self.fetcher.seek(held)
 
     def pause_until(self, partitions: frozenset[TopicPartition], at: float) -> None:
-        """Pause these, and resume them with the first look after ``at``, of ``time.monotonic``."""
+        """Pause these partitions, and resume them at ``at``, an instant of ``time.monotonic``."""
         self.pause(partitions)
         self._resume_at |= dict.fromkeys(partitions, at)
 
@@ -196,7 +196,7 @@ class PartitionReader:
         return max(0.0, min(self._resume_at.values(), default=math.inf) - time.monotonic())
 
     def resume(self, partitions: frozenset[TopicPartition]) -> None:
-        """Hand out records of these again, also of those that are stopped at present."""
+        """Hand out records of these partitions again, also of those that are stopped at present."""
         for tp in partitions:
             self._resume_at.pop(tp, None)
         self._paused -= partitions

@@ -59,7 +59,7 @@ class ReportWarm(Generic[R]):
 
 @value(frozen=True, slots=True, kw_only=True)
 class ReportCold(Generic[R]):
-    """The application dropped its copies of these."""
+    """The application dropped its copies of these partitions."""
 
     resources: frozenset[R]
 
@@ -77,7 +77,7 @@ class Polled:
 
 @value(frozen=True, slots=True, kw_only=True)
 class Stopped:
-    """The answer to ``StopReading``: the positions of those partitions that were being read."""
+    """The answer to ``StopReading``: the positions of the partitions that were being read."""
 
     step: int
     positions: Mapping[TopicPartition, Position]

@@ -195,7 +195,7 @@ class Ownership(Generic[R]):
         return effects + self._settle()
 
     def assign(self, resources: frozenset[R]) -> list[OwnershipEffect[R]]:
-        """Own exactly these, without a group."""
+        """Own exactly these resources, without a group."""
         self.topics = frozenset(map(self._embedded.name_of, resources))
         self._assigned = resources
         return self._apply(resources, NO_GENERATION)
@@ -210,7 +210,7 @@ class Ownership(Generic[R]):
         return [Tell(event=SubscriptionChanged(reason="this member is being drained"))]
 
     def report_warm(self, resources: frozenset[R]) -> list[OwnershipEffect[R]]:
-        """The owner has warm copies of these; the member rejoins if the leader waits for one.
+        """The owner has warm copies of these resources; rejoins if the leader waits for one.
 
         Copies of other resources travel with the next join. Owned resources are ignored.
         """
@@ -222,7 +222,7 @@ class Ownership(Generic[R]):
         return [Tell(event=SubscriptionChanged(reason=reason))]
 
     def report_cold(self, resources: frozenset[R]) -> list[OwnershipEffect[R]]:
-        """The owner dropped its copies of these; the next join tells the leader."""
+        """The owner dropped its copies of these resources; the next join tells the leader."""
         self._warm -= resources
         return []
 

@@ -20,7 +20,7 @@ def _listed(resources: frozenset[R]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GiveUp(Generic[R]):
-    """Owner: stop work on these, commit, then call ``released``. They are owned until then."""
+    """Owner: stop work on these resources, commit, then call ``released``: the end of ownership."""
 
     resources: frozenset[R]
 
@@ -55,7 +55,7 @@ class LoseAll(Generic[R]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepare(Generic[R]):
-    """Owner: make copies of these, and call ``report_warm`` when the copies are warm.
+    """Owner: make copies of these resources; call ``report_warm`` when they are warm.
 
     Other members own these now. Some come as soon as this member has a warm copy, or later without
     one. The others are standbys: they come only if their owner is lost, or for balance.

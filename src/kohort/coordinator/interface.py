@@ -1,4 +1,4 @@
-"""All values that go into a coordinator and come out of it.
+"""The values that a coordinator takes, and the values that it returns.
 
 In and out: requests with their answers, the other events, and effects. Must not know: versions of
 requests. Where a version changes an answer, ``kohort.wire`` sets a field of the request that says

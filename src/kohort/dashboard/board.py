@@ -56,7 +56,7 @@ class Seen:
 
 @dataclass(slots=True)
 class _Group:
-    """A group with all that is shown of it."""
+    """A group, and everything that its page shows."""
 
     picture: Picture
     live: LiveGroup | None = None
@@ -132,7 +132,7 @@ class Board:
             self._committed.clear()
 
     def looked(self, seen: Iterable[Seen], at: float) -> None:
-        """The groups of a live cluster at a time; those that are not among them are gone."""
+        """The groups of a live cluster at a time; all other groups are gone."""
         with self._lock:
             self._now = at
             present = {each.group: each for each in seen}

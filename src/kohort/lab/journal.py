@@ -197,7 +197,7 @@ class Journal:
         return any(book.log.failure is not None for book in self._books.values())
 
     def heal(self) -> None:
-        """End all faults of the disk."""
+        """Heal all faults of the disk."""
         self.plan = self._healthy
         self.crash = None
         self.disk.capacity = None

@@ -251,7 +251,7 @@ class Network:
         self._push(line, way, data, gap)
 
     def _push(self, line: Line, way: _Way, data: bytes | None, gap: int = 0) -> None:
-        """Let bytes, or the end of the stream, arrive ``gap`` after the previous ones or later."""
+        """Deliver bytes, or the end of the stream, at least ``gap`` after the bytes before."""
         if line.dead:
             self._drop_if_gone(line)
             return

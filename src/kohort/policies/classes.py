@@ -243,7 +243,7 @@ class Part:
     def _hand_out(self, counts: Counts, released: Sequence[list[int]]) -> int:
         """Give all partitions that nobody keeps to classes, then to members; returns their number.
 
-        A class keeps fewer partitions of a kind by those that its members released.
+        A class keeps fewer partitions of a kind: its members released the others.
         """
         pool: dict[int, Sequence[int]] = {k: self._supply.free[k] for k in sorted(self._wanting)}
         gone = [Counter(self._supply.kinds(mine)) if mine else {} for mine in released]

@@ -108,7 +108,7 @@ def waits_of(
     most_wait_ms: Millis,
     wait_ms: Millis,
 ) -> list[Waiting]:
-    """The waits that go on, and those that begin.
+    """The waits that continue, and the new waits.
 
     Args:
         spec: the group.

@@ -50,7 +50,7 @@ class Claims:
 
 
 class _SoundClaims(Sequence[Sequence[int]]):
-    """Claims that are all rightful; those of a member become integers when somebody asks.
+    """Claims that are all rightful; the claims of a member become integers when somebody asks.
 
     Most members of a large group keep all their partitions, and nobody asks.
 

@@ -137,7 +137,7 @@ class ResourceAssigner(OpenAssigner):
     def remember(self) -> None:
         """An assignment came: the present resources are known to be shared out.
 
-        A member that leads later tells resources of a lost member from new ones by this.
+        A later leader needs this to tell resources of a lost member from new ones.
         """
         with suppress(Exception):
             self._known = dict.fromkeys(_checked(self._resources()), 1)

@@ -31,7 +31,7 @@ Say: TypeAlias = Callable[[str], object]
 
 
 def say_nothing(sentence: str) -> None:
-    """No log."""
+    """Write nothing: the default for policies without a log."""
     del sentence
 
 

@@ -69,7 +69,7 @@ class Turn(NamedTuple):
         return follows and place not in self.pool.changes(turns) and place != stop % turns
 
     def partitions(self) -> list[int]:
-        """These partitions."""
+        """The partitions of this share."""
         return self.pool.partitions()[self.taken]
 
 

@@ -1,4 +1,4 @@
-"""The columns of a table when the SQL makes other ones.
+"""The columns of a table when the SQL makes other columns.
 
 In: the columns of the table, those of a query. Out: the columns of the table from now on, or a
 refusal. Must not know: Spark's sessions, ledgers, files.

@@ -371,14 +371,14 @@ class UnfencedLedger:
         """Do nothing."""
 
     def positions(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Position]:
-        """No positions."""
+        """There are no positions."""
         return {}
 
     def intend(self, application: str, pieces: Sequence[Piece]) -> None:
         """Do nothing."""
 
     def states(self) -> dict[TopicPartition, StateHead]:
-        """No states."""
+        """There are no states."""
         return {}
 
     def note_topic(self, name: str, found: NotedTopic) -> NotedTopic:
@@ -393,7 +393,7 @@ class UnfencedLedger:
         """Do nothing."""
 
     def noted_leaders(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """No leader epochs."""
+        """There are no leader epochs."""
         return {}
 
     def close(self) -> None:

@@ -123,7 +123,7 @@ class TableQueries:
 
 
 class MissingRows:
-    """Sorts the records without a row of one partition into lost, filtered and undecided ones.
+    """Sorts the records of one partition that have no row: lost, filtered or undecided.
 
     Args:
         pieces: the pieces of the partition, by offset.

@@ -51,7 +51,7 @@ def noted_database(directory: Path) -> DatabaseNote | None:
 
 
 def note_database(directory: Path, note: DatabaseNote) -> DatabaseNote:
-    """Note the database; returns the note that is there. An earlier schema stays.
+    """Write the note of the database; returns the note that counts. An earlier schema stays.
 
     Raises:
         ConfigError: the directory cannot be written.

@@ -105,7 +105,7 @@ class _Reading:
             yield from _portions(taken)
 
     def _taken(self, answers: Sequence[Fetched]) -> list[tuple[Piece, Iterable[Section]]]:
-        """The batches of the first answers: up to one that does not reach the end of its piece."""
+        """The batches of answers, up to the first answer that ends before its piece does."""
         taken: list[tuple[Piece, Iterable[Section]]] = []
         for fetched in answers:
             piece = self._queue[0]

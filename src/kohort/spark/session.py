@@ -211,7 +211,7 @@ def stop_query(query: StreamingQuery, *, own_session: bool) -> None:
     source while it is being stopped.
 
     Args:
-        query: one that may run.
+        query: a query that may run.
         own_session: whether no other program uses the session.
 
     Raises:

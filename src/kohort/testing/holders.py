@@ -39,7 +39,7 @@ class Holders:
                 self._total += max(0.0, at - since)
 
     def gave(self, member: str, partitions: Iterable[int], at: float) -> None:
-        """A member gave these partitions up; one that has another owner already keeps it."""
+        """A member gave these partitions up; a resource with another owner keeps its owner."""
         for partition in partitions:
             if self.owners.get(partition) == member:
                 del self.owners[partition]

@@ -136,7 +136,7 @@ class KafkaGroup:
         return self
 
     def close(self) -> None:
-        """End all members at once."""
+        """Kill all members at once."""
         for member in self._members.values():
             if member.process is not None:
                 member.process.kill()  # a paused process, too
@@ -159,7 +159,7 @@ class KafkaGroup:
     # -- disturbances -----------------------------------------------------------------------------
 
     def kill(self, name: str, back_s: float | None = None) -> None:
-        """End a member without a word (SIGKILL).
+        """Kill a member with SIGKILL.
 
         Args:
             name: of the member.

@@ -216,8 +216,8 @@ class ServerConnection:
     def receive_known(self, route: int, correlation_id: int) -> Token:
         """Accept a request with bytes that the caller knows; returns its token.
 
-        It came complete, behind no incomplete request. ``route`` is its key and version, as the
-        number at the start of a request; a request of this key and version was read before.
+        The request came complete, behind no incomplete request. ``route`` is its key and version,
+        as the number at the start of a request; a request of this key and version was read before.
         """
         token: Token = self._next_token()
         self._pending[token] = (self._routes[route], correlation_id)

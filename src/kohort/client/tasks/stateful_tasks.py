@@ -363,7 +363,7 @@ class StatefulTasks:
         self.lost(partitions)
 
     def lost(self, partitions: Collection[TopicPartition]) -> None:
-        """These may belong to others: close their stores without a commit."""
+        """Other members may own these partitions: close their stores without a commit."""
         for partition in partitions:
             if task := self._running.pop(partition, None):
                 task.release().close()
@@ -372,7 +372,7 @@ class StatefulTasks:
                 self._copies.drop(partition)
 
     def prepare(self, partitions: Collection[TopicPartition]) -> None:
-        """The group wants copies of these."""
+        """The group wants copies of these partitions."""
         for partition in partitions:
             self._standbys.add(partition)
             self._copies.follow(partition)

@@ -375,8 +375,8 @@ class CommitsSurvive(_Reads):
     """A fetch that starts after a commit was acknowledged returns that commit or a later one.
 
     Each partition's offset is a register: a read may return any write that was not certainly
-    overwritten before the read began. A write without an answer may have happened or not. This
-    holds across crashes of the coordinator, too.
+    overwritten before the read began. A write without an answer may have happened or not. The
+    promise holds across crashes of the coordinator, too.
     """
 
     number, name, heading = 38, "commits-survive", Heading.OFFSETS

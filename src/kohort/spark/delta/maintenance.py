@@ -1,4 +1,4 @@
-"""Makes few large files of many small ones in a Delta table, and removes the replaced files.
+"""Merges small files of a Delta table into large files, and removes the replaced files.
 
 In: the directory of a table. Out: counts and paths. Must not know: Spark, groups, running batches.
 

@@ -26,7 +26,7 @@ from kohort.spark.partition_columns import folders_of
 
 @dataclass(slots=True, kw_only=True)
 class Swap:
-    """Files that leave the table, and files with those of their rows that stay."""
+    """Files that leave the table, and new files with the rows that stay."""
 
     removed: list[DeltaFile] = field(default_factory=list)
     added: list[DeltaFile] = field(default_factory=list)
@@ -89,7 +89,7 @@ def without_partitions(
 ) -> list[WrittenFile]:
     """The files of a batch without some partitions.
 
-    A file that has rows of such partitions and of other ones is written again, without the former.
+    A file with rows of other partitions, too, is written again without the rows of these.
 
     Raises:
         LedgerError: a file cannot be read or written.
