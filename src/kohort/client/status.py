@@ -44,6 +44,9 @@ class LastRebalance:
 class MemberStatus(Generic[R]):
     """The state of a member at one moment.
 
+    ``state`` and ``why`` belong together. Another field may be newer or older by less than a
+    millisecond while the member's thread takes an answer.
+
     Attributes:
         state: the member's state, see ``MemberState``.
         seconds: how long the member has been in this state.
@@ -159,7 +162,7 @@ def _waiting_for(
         return [*mine, "max.poll.interval.ms passed without a poll: the application must poll"]
     if not member.coordinator_known:
         return [*mine, "no coordinator of the group is known"]
-    return mine + [_OTHERS[state]] * (state in _OTHERS)
+    return [*mine, _OTHERS[state]] if state in _OTHERS else mine
 
 
 _OTHERS = {
