@@ -179,6 +179,12 @@ def _told(explained: Explained) -> str:
     return headline(explained, safe(explained.story.group), time_text)
 
 
+def _shortened(text: str, most: int) -> str:
+    """A text of a log as a cell with so many characters at most."""
+    shown = safe(text)
+    return shown if len(shown) <= most else f"{shown[: most - 1]}…"
+
+
 def _row(each: Rebalance, story: Story) -> tuple[object, ...]:
     """The cells under `_COLUMNS`."""
     join = MISSING if each.join_s is None else span_text(each.join_s)
@@ -186,14 +192,14 @@ def _row(each: Rebalance, story: Story) -> tuple[object, ...]:
         join += f" ({name.split(',')[0]})"
     because = cause_text(each)
     if each.client_reason:
-        because += f": {safe(each.client_reason)[:40]}"
+        because += f": {_shortened(each.client_reason, 40)}"
     return (
         time_text(each.began if each.began is not None else each.ended, story.dated),
         MISSING if each.generation is None else each.generation,
         because,
-        safe(member_text(each))[:72] or MISSING,
+        _shortened(member_text(each), 72) or MISSING,
         join,
-        safe(waited_text(each))[:96] or MISSING,
+        _shortened(waited_text(each), 96) or MISSING,
         MISSING if each.leader_s is None else span_text(each.leader_s),
         MISSING if each.members is None else each.members,
         MISSING if each.moved is None else each.moved,

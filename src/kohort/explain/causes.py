@@ -10,7 +10,7 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from kohort.explain.events import Kind, Side
+from kohort.explain.events import Event, Kind, Side
 from kohort.explain.wordings.templates import Wording, wording
 
 
@@ -96,6 +96,10 @@ _SECOND_ROUND: Final = ("revoke partitions", "gave up", "after revoking what we 
 _TOPICS_CHANGED: Final = ("metadata has changed", "partition counts changed")
 """Parts of the reasons with which Java's and kohort's leaders tell new topics or partitions."""
 _CLIENTS: Final = "; client reason: "
+_NEEDS_ID: Final = "Broker: Group member needs a valid member ID"
+"""librdkafka's text of MEMBER_ID_REQUIRED."""
+_NO_OTHER: Final = len("Broker: Group m")
+"""So much of that text is the beginning of no other error."""
 _NOTHING: Final = frozenset({"None", "null", "not provided", ""})
 _CLIENTS_WORDS: Final = (
     ("already rebalancing", Cause.OTHERS),
@@ -152,3 +156,14 @@ def _told_by_client(cause: Cause, reason: str) -> Cause:
         if any(words in reason for words in _TOPICS_CHANGED):
             return Cause.TOPICS_CHANGED
     return cause
+
+
+def is_benign(event: Event) -> bool:
+    """Whether a line looks like a failure and is a normal first join (KIP-394)."""
+    reason = event.reason
+    return event.kind in {Kind.REQUESTED, Kind.JOIN_FAILED} and (
+        "MemberIdRequired" in reason
+        or "need to re-join with the given member-id" in reason
+        or "valid member ID" in reason
+        or (len(reason) >= _NO_OTHER and _NEEDS_ID.startswith(reason))
+    )

@@ -42,11 +42,13 @@ class Finding:
     advice: str = ""
     known: Known = Known.MEASURED
     evidence: tuple[Place, ...] = ()
+    trial: str = ""
+    """The name under which this advice was tried in the lab, if that is not `name`."""
 
     @property
     def effect(self) -> str:
         """The effect of the advice in the lab; empty if it was not tried there."""
-        return TRIED.get(self.name, "")
+        return TRIED.get(self.trial or self.name, "")
 
 
 def timeout_near(seconds: float) -> str:
@@ -58,10 +60,15 @@ def timeout_near(seconds: float) -> str:
 
 
 def span_text(seconds: float) -> str:
-    """Seconds for people: ``2 ms``, ``9.8 s``, ``12 min``."""
+    """Seconds for people: ``2 ms``, ``9.8 s``, ``12 min``, ``4.5 h``, ``3.0 days``."""
     if seconds < 1:
         return f"{seconds * 1_000:.0f} ms"
-    return f"{seconds:.1f} s" if seconds < 600 else f"{seconds / 60:,.0f} min"
+    if seconds < 600:
+        return f"{seconds:.1f} s"
+    minutes = seconds / 60
+    if minutes < 180:
+        return f"{minutes:.0f} min"
+    return f"{minutes / 60:.1f} h" if minutes < 2_880 else f"{minutes / 1_440:,.1f} days"
 
 
 def often(count: int) -> str:

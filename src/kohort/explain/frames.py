@@ -64,6 +64,9 @@ _INNER_MESSAGES: Final = (*_MESSAGES, "reason", "stringValue")
 """A service of rebalance logs keeps a coordinator's line as the reason in an object."""
 _LOGFMT: Final = re.compile(r'([\w.@]+)=("(?:[^"\\]|\\.)*"|\S+)')
 """The pairs of a line as Go's loggers write it: ``level=info msg="joining group" group=g``."""
+_JSON_MARKS: Final = re.compile(r'"(?:[^"\\]|\\.)*"?|[{}\[\],]')
+"""The strings, the brackets and the commas of JSON."""
+_LONGEST_CUT: Final = 20_000
 _TIMES: Final = (
     *("@timestamp", "timestamp", "time", "ts", "timeMillis", "asctime", "datetime", "date"),
     *("eventTime", "@t", "timestamp_ms"),
@@ -102,7 +105,7 @@ def framed(line: str) -> Framed:
     if (compose := _COMPOSE.match(stripped)) or (compose := _POD.match(stripped)):
         source, stripped = compose[1], stripped[compose.end() :]
     at, dated = time_in(stripped[:_FRAME_LENGTH])
-    if stripped.startswith("{") and (found := _json(stripped)):
+    if stripped.startswith("{") and (found := _json(stripped) or _cut_json(stripped)):
         return _from_json(found, source)
     if (begin := stripped.find('{"')) > 0 and (found := _json(stripped[begin:])):
         return _before_json(stripped[:begin].rstrip(), found, source)
@@ -135,14 +138,14 @@ def _before_json(text: str, found: Mapping[str, Any], source: str) -> Framed:
         whole = _from_json(found, source)
         return whole if whole.at is not None else whole._replace(at=at, dated=dated)
     if not dated:
-        at, dated = told_time(_first(found, _TIMES))
+        at, dated = time_of(found)
     return Framed(_without_logger(text), at, dated, source, found)
 
 
 def _from_json(found: Mapping[str, Any], source: str) -> Framed:
     text = str(_first(found, _MESSAGES, _INNER_MESSAGES))
     inner = framed(text) if text else Framed("")
-    at, dated = (inner.at, inner.dated) if inner.dated else told_time(_first(found, _TIMES))
+    at, dated = (inner.at, inner.dated) if inner.dated else time_of(found)
     if at is None and isinstance(instant := found.get("instant"), dict):
         # log4j's JsonLayout
         at, dated = told_time(instant.get("epochSecond"))
@@ -150,6 +153,11 @@ def _from_json(found: Mapping[str, Any], source: str) -> Framed:
         at = at + nanos / 1e9 if at is not None and isinstance(nanos, int) else at
     fields = {**found, **inner.fields} if inner.fields else found
     return Framed(inner.text, at, dated, source or inner.source, fields)
+
+
+def time_of(found: Mapping[str, Any]) -> tuple[float | None, bool]:
+    """The time in an object, and whether it has a date."""
+    return told_time(_first(found, _TIMES))
 
 
 def _first(
@@ -207,6 +215,31 @@ def _without_logger(text: str) -> str:
 def _logfmt(text: str) -> dict[str, Any]:
     """The pairs of a line; a value in quotes is without them."""
     return {key: value.strip('"').replace('\\"', '"') for key, value in _LOGFMT.findall(text)}
+
+
+def _cut_json(text: str) -> dict[str, Any]:
+    """The object at the beginning of a text that was cut: its complete pairs.
+
+    The last pair may lack a part of its value. It counts only if the others have no message.
+    """
+    brackets: list[str] = []
+    comma, end = 0, ""
+    for mark in _JSON_MARKS.finditer(text[:_LONGEST_CUT]):
+        sign = mark[0][0]
+        if sign in "{[":
+            brackets.append("}" if sign == "{" else "]")
+        elif sign in "}]" and brackets:
+            brackets.pop()
+        elif sign == "," and len(brackets) == 1:
+            comma = mark.start()
+        elif sign == '"':
+            end = "" if len(mark[0]) > 1 and mark[0].endswith('"') else '"'
+    if not brackets:
+        return {}
+    whole = _json(f"{text[:comma]}}}")
+    if _first(whole, _MESSAGES, _INNER_MESSAGES):
+        return whole
+    return _json(f"{text[:_LONGEST_CUT]}{end}{''.join(reversed(brackets))}") or whole
 
 
 def _json(text: str) -> dict[str, Any]:

@@ -92,9 +92,27 @@ def _with_singles(
         place = _nearest(ends, at) if ends and at is not None else -1
         if at is not None and place >= 0 and abs((rounds[place][0].ended or 0) - at) <= _AT_ONCE_S:
             rounds[place] += told
+        elif at is None and (meanwhile := _under_way(rounds, told[0])) is not None:
+            meanwhile += told
         else:
             rounds.append(told)
     return rounds
+
+
+def _under_way(rounds: list[list[Rebalance]], each: Rebalance) -> list[Rebalance] | None:
+    """The generation of a coordinator that a client asked to join; its log ends before the answer.
+
+    None if the client's log goes on, or no coordinator told such a generation.
+    """
+    if each.side is not Side.CLIENT or each.began is None or each.joined is not None:
+        return None
+    for told in rounds:
+        begun, ended = told[0].began, told[0].ended
+        if told[0].side is not Side.BROKER or begun is None or ended is None:
+            continue
+        if begun - _AT_ONCE_S <= each.began <= ended + _AT_ONCE_S:
+            return told
+    return None
 
 
 def _at_once(told: list[Rebalance], each: Rebalance) -> bool:

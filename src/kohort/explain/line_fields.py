@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from kohort.explain.frames import Framed, framed
+from kohort.explain.frames import Framed, framed, time_of
 from kohort.explain.wordings.matching import Found, understood
 from kohort.explain.wordings.other import FRANZ_GO_VALUES
 
@@ -25,23 +25,24 @@ def in_fields(frame: Framed) -> tuple[Found, Framed] | None:
         return None
     if frame.text and (found := _in_pairs(frame)) is not None:
         return found, frame
-    for number, text in enumerate(_texts(frame.fields, _DEEPEST)):
+    for number, (text, beside) in enumerate(_texts(frame.fields, _DEEPEST)):
         if number == _MOST_TEXTS:
             break
         inner = framed(text)
         found = understood(inner.text)
         if found is not None:
             own = (inner.at, inner.dated) if inner.dated else (frame.at, frame.dated)
+            own = time_of(beside) if own[0] is None else own
             return found, frame._replace(text=inner.text, at=own[0], dated=own[1])
     return None
 
 
-def _texts(fields: Mapping[str, Any], deep: int) -> Iterator[str]:
-    """The texts in an object and in the objects in it that are long enough for a message."""
+def _texts(fields: Mapping[str, Any], deep: int) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The texts that are long enough for a message, each with the object that has the text."""
     for value in fields.values():
         if isinstance(value, str):
             if _SHORTEST <= len(value) <= _LONGEST and " " in value:
-                yield value
+                yield value, fields
         elif isinstance(value, dict) and deep:
             yield from _texts(value, deep - 1)
 

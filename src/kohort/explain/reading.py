@@ -15,6 +15,7 @@ from typing import Final
 from kohort.explain.events import Event, Kind, Place, Side
 from kohort.explain.frames import Framed, framed, kafkas, same_source_time
 from kohort.explain.line_fields import in_fields
+from kohort.explain.line_marks import CERTAIN, HEAD, is_open, is_table, may_be
 from kohort.explain.line_values import (
     beside_kafkajs,
     client_of,
@@ -23,33 +24,15 @@ from kohort.explain.line_values import (
     plain,
     reason_in,
 )
+from kohort.explain.paired_lines import PairedLines, paired
 from kohort.explain.tables import TableReader
 from kohort.explain.torn_lines import TornLine, may_be_torn
 from kohort.explain.wordings.broker import versions_of
 from kohort.explain.wordings.matching import Found, understood
 from kohort.explain.wordings.python import EITHER
 
-_MAYBE: Final = (
-    *("roup", "oordinator", "eartbeat", "ember", "ebalanc", "ommit", "MAXPOLL", "poll"),
-    *("ssign", "eneration", "__consumer_offsets", " subscription", "revok", "artitions lost"),
-)
-"""A line without any of these tells nothing about a group: most lines of a broker's log. Looking
-for plain texts takes a quarter of the time of a regular expression."""
-_CERTAIN: Final = re.compile(
-    r"GroupCoordinator|GroupMetadata|AbstractCoordinator|ConsumerCoordinator|"
-    r"kafka\.coordinator\.group|"
-    r"WorkerCoordinator|\|(?:CGRP|JOIN|LEAVE|REBALANCE|HEARTBEAT|SESSTMOUT|GRP)[A-Z]*\|"
-)
-"""A line with one of these is about a group, whatever it says."""
-
-_TABLES: Final = ("GROUP ", "GROUP,", "TOPIC ")
 _BLANK: Final = tuple("GT \t>|")
 """A heading of a table begins with one of these."""
-_HEAD: Final = re.compile(
-    r"(?:[AP]M|\d) (?:org\.apache\.)?kafka\.[\w.$]+(?: [\w$<>]+)?$|^\s*at [\w.$/@]+\("
-)
-"""The line in front of a message that Java's own logger writes: a time, a class and a method. Or a
-line of a stack trace."""
 _PARTITION: Final = re.compile(r"\[GroupCoordinator id=\d+ topic=\S+ partition=(\d+)\]")
 _ALIKE: Final = frozenset({"kafka-python", "aiokafka", EITHER, "Java"})
 _OF_JAVA: Final = re.compile(r"\b(?:Abstract|Consumer|Worker)Coordinator\b|apache\.kafka|o\.a\.k\.")
@@ -129,8 +112,8 @@ class LogReader:
         """Lines about groups without a time since the last one with a time before it."""
         self._listed = ("", -_LINES_OF_A_RECORD)
         """The group that a line in front of a table names, and the number of that line."""
-        self._torn: TornLine | None = None
-        """A line that may go on with the next ones: people paste lines that a terminal broke."""
+        self._torn: TornLine | PairedLines | None = None
+        """A line that may go on with the next ones: a terminal broke it, or pairs follow."""
         self._generation = ""
         """The generation that brod named last."""
         self._java = False
@@ -174,7 +157,7 @@ class LogReader:
         for place, line in enumerate(lines, number):
             frame = None
             if self._torn is None and self._tables.kind is None and not line.startswith(_BLANK):
-                if not _may_be(line):
+                if not may_be(line) and not line.endswith("{"):
                     counts.lines += 1
                     counts.others += 1
                     before.append(line)
@@ -246,7 +229,7 @@ class LogReader:
         number, pieces, done = torn.number, torn.pieces, 1
         for text, count in torn.texts():
             frame = framed(text)
-            if not _is_open(frame.text) and understood(frame.text) is not None:
+            if _is_whole(frame):
                 if frame.at is None:
                     frame = same_source_time(frame, self._before)
                 self.counts.understood += count
@@ -260,7 +243,7 @@ class LogReader:
 
     def _whole(self, number: int, line: str) -> list[Event]:
         """The events of a line that no other line completes."""
-        if _may_be(line):
+        if may_be(line):
             return self._message(number, line, last=True)
         self.counts.others += 1
         return []
@@ -268,15 +251,18 @@ class LogReader:
     def _take(self, number: int, line: str) -> list[Event]:
         """The events of a line that completes no other line."""
         counts = self.counts
-        if self._tables.kind is not None or (line.startswith(_BLANK) and _is_table(line)):
+        if self._tables.kind is not None or (line.startswith(_BLANK) and is_table(line)):
             row = self._tables.read(number, line.lstrip(" \t>|"))
             if row is not None:
                 counts.understood += 1
                 return [] if row is True else [self._of_group(row)]
-        if not _may_be(line):
+        if line.endswith("{") and (record := paired(number, line)) is not None:
+            self._torn = record
+            return []
+        if not may_be(line):
             counts.others += 1
             return []
-        if not line.endswith(")") and _is_open(line) and may_be_torn(line):
+        if not line.endswith(")") and is_open(line) and may_be_torn(line):
             self._torn = TornLine(number, line)
             return []
         return self._message(number, line)
@@ -296,12 +282,14 @@ class LogReader:
             # A known message without its end: the next line may have the end.
             self._torn = TornLine(number, line)
             return []
+        if not last and not frame.fields and self._has_pairs(number, line, frame.text):
+            return []
         events = self._read(frame, place)
         if events is not None:
             counts.understood += 1
             counts.mixed += line.count(_BEGINNING) > 1
             return events
-        certain = _CERTAIN.search(line) is not None and _HEAD.search(line) is None
+        certain = CERTAIN.search(line) is not None and HEAD.search(line) is None
         if not last and may_be_torn(line) and (certain or cut):
             self._torn = TornLine(number, line, certain=certain)
             return []
@@ -312,6 +300,15 @@ class LogReader:
         if len(counts.examples) < _MOST_EXAMPLES:
             counts.examples.append((place, frame.text[:_MOST_TEXT]))
         return []
+
+    def _has_pairs(self, number: int, line: str, text: str) -> bool:
+        """Whether pairs may follow a line of KafkaJS, as pino writes them; then the line waits."""
+        record = paired(number, line)
+        found = None if record is None else understood(text)
+        if found is None or found.wording.maker != "KafkaJS":
+            return False
+        self._torn = record
+        return True
 
     def told(self, frame: Framed, place: Place) -> list[Event]:
         """The events of a text that is no line of a file, as of `read`."""
@@ -378,6 +375,8 @@ class LogReader:
                 maker = self._maker(maker, frame)
             told = group and plain(group), member and plain(member), instance, client
             group, member, instance, client = in_context(frame, *told)
+            if maker == "kafka-go":
+                group = group.strip('"')  # some programs print it in quotes
             if maker == "KafkaJS" and frame.fields:
                 details = {**details, **beside_kafkajs(frame.fields)}
             if alike and ", " in group:
@@ -473,26 +472,8 @@ def _partition_in(text: str) -> str:
     return "" if found is None else found[1]
 
 
-def _is_open(text: str) -> bool:
-    """Whether a bracket or a quote has no end."""
-    return any(text.count(a) > text.count(b) for a, b in ("()", "{}")) or text.count('"') % 2 == 1
-
-
-def _is_table(line: str) -> bool:
-    return line.lstrip(" \t>|").startswith(_TABLES)
-
-
-def _may_be(line: str) -> bool:
-    for word in _MAYBE:  # noqa: SIM110 - a quarter faster than any(): most lines come here only
-        if word in line:
-            return True
-    return False
-
-
-def is_benign(event: Event) -> bool:
-    """Whether a line looks like a failure and is a normal first join (KIP-394)."""
-    return event.kind in {Kind.REQUESTED, Kind.JOIN_FAILED} and (
-        "MemberIdRequired" in event.reason
-        or "need to re-join with the given member-id" in event.reason
-        or "valid member ID" in event.reason
-    )
+def _is_whole(frame: Framed) -> bool:
+    """Whether a line that was put together is a known message."""
+    if understood(frame.text) is not None:
+        return not is_open(frame.text)
+    return bool(frame.fields) and in_fields(frame) is not None

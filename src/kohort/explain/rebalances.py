@@ -107,6 +107,8 @@ class Rebalance:
     @property
     def join_s(self) -> float | None:
         """Seconds that the coordinator waited for members to join."""
+        if self.side is Side.CLIENT and self.began == self.joined:
+            return None  # no line of the client tells the beginning
         return seconds_between(self.began, self.joined)
 
     @property

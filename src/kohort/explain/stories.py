@@ -329,6 +329,8 @@ class Story:
             host = culprit.details.get("host", "")
             # The Java coordinator writes the client's reason in the line about the member only.
             told = told._replace(client_reason=told.client_reason or culprit.reason)
+        if certain and told.member and culprit and culprit.member.startswith(told.member):
+            told = told._replace(member=culprit.member)  # the line was cut inside the member id
         of_member = client_of(told.member)
         client = of_member or told.member
         if told.cause is Cause.NEW_MEMBER and self._noted(client):

@@ -12,7 +12,7 @@ from statistics import median
 from typing import Final
 
 from kohort.explain.amounts import Known
-from kohort.explain.causes import Cause
+from kohort.explain.causes import Cause, is_benign
 from kohort.explain.events import Event, Kind, Side
 from kohort.explain.findings import (
     POLL_WORDS,
@@ -23,8 +23,7 @@ from kohort.explain.findings import (
     span_text,
     timeout_near,
 )
-from kohort.explain.reading import is_benign
-from kohort.explain.rebalances import Rebalance
+from kohort.explain.rebalances import Ending, Rebalance
 from kohort.explain.stories import Story
 
 STORM_S: Final = 15.0
@@ -310,6 +309,18 @@ def lone_member(story: Story) -> Iterator[Finding]:
         )
 
 
+_FOR_THE_BUSY: Final = (
+    "A member was busy and did not poll: an eager group stands still for that time. Poll more "
+    "often (smaller max.poll.records), or move slow work off the polling thread; a shorter "
+    "max.poll.interval.ms bounds the wait."
+)
+_FOR_THE_DEAD: Final = (
+    "That member sent no heartbeat: its process had ended or hung, and an eager group stands still "
+    "until the member's session ends. Close consumers when a process ends, so that they leave at "
+    "once; a shorter session.timeout.ms bounds the wait."
+)
+
+
 def slow_join(story: Story) -> Iterator[Finding]:
     """The coordinator waited long for members."""
     slow = [r for r in story.rebalances if (r.join_s or 0) >= SLOW_S]
@@ -324,13 +335,13 @@ def slow_join(story: Story) -> Iterator[Finding]:
     if longest.waited:
         who = " and ".join(waited.member for waited in longest.waited)
         left = f" The wait was for {who}, which {longest.waited[0].ending}."
+    died = bool(longest.waited) and longest.waited[0].ending is Ending.EXPIRED
     yield Finding(
         name="slow joiner",
         says=f"The coordinator waited {span_text(seconds)} for members to join generation "
         f"{longest.generation}{waited}.{left}",
-        advice="A member was busy and did not poll: an eager group stands still for that time. "
-        "Poll more often (smaller max.poll.records), or move slow work off the polling thread; a "
-        "shorter max.poll.interval.ms bounds the wait.",
+        advice=_FOR_THE_DEAD if died else _FOR_THE_BUSY,
+        trial="members do not leave" if died else "",
         evidence=(longest.place, *places_of(gone)),
     )
 

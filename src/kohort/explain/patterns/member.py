@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from kohort.explain.amounts import Known
-from kohort.explain.causes import Cause
+from kohort.explain.causes import Cause, is_benign
 from kohort.explain.events import Event, Kind, Side
 from kohort.explain.findings import (
     POLL_WORDS,
@@ -21,7 +21,6 @@ from kohort.explain.findings import (
     timeout_near,
 )
 from kohort.explain.patterns.settings import is_outside
-from kohort.explain.reading import is_benign
 from kohort.explain.rebalances import Rebalance
 from kohort.explain.stories import Story, gave_nothing_up
 

@@ -9,12 +9,13 @@ from collections.abc import Iterator
 from typing import Final
 
 from kohort.explain.amounts import Known
+from kohort.explain.causes import Cause, is_benign
 from kohort.explain.events import Kind
-from kohort.explain.findings import Finding, events_of, places_of, span_text
-from kohort.explain.reading import is_benign
+from kohort.explain.findings import POLL_WORDS, Finding, events_of, places_of, span_text
 from kohort.explain.stories import Story
 
 _INITIAL_DELAY_S: Final = 3.0
+_DEPARTURES: Final = (Cause.LEFT, Cause.GONE, Cause.POLL_EXPIRED)
 
 
 def normal_life(story: Story) -> Iterator[Finding]:
@@ -62,6 +63,29 @@ def normal_life(story: Story) -> Iterator[Finding]:
             says="The last member went; the group was empty.",
             evidence=places_of(events),
         )
+
+
+def departure(story: Story) -> Iterator[Finding]:
+    """Members left, and the log shows no rebalance that begins with a departure."""
+    if any(story.causes[cause] for cause in _DEPARTURES):
+        return
+    events = [
+        event
+        for event in events_of(story, Kind.LEFT, Kind.LEAVING)
+        if not any(word in event.text or word in event.reason for word in POLL_WORDS)
+    ]
+    if not events:
+        return
+    names = list(dict.fromkeys(e.instance or e.member or e.client for e in events))
+    first = names[0] or "A member"
+    more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+    reason = f" ({events[0].reason.rstrip('.')})" if events[0].reason else ""
+    yield Finding(
+        name="member left",
+        says=f"{first}{more} left the group on its own request{reason}. The log does not show the "
+        "rebalance behind that.",
+        evidence=places_of(events),
+    )
 
 
 def _meanwhile(story: Story) -> str:

@@ -36,7 +36,7 @@ from kohort.explain.patterns.member import (
     too_slow,
     wrong_use,
 )
-from kohort.explain.patterns.normal import normal_life
+from kohort.explain.patterns.normal import departure, normal_life
 from kohort.explain.patterns.protocols import (
     commits_while_moving,
     mixed_assignors,
@@ -92,6 +92,7 @@ _RULES: Final[tuple[Callable[[Story], Iterator[Finding]], ...]] = (
     listed,
     idle_members,
     mixed_topics,
+    departure,
     normal_life,
 )
 

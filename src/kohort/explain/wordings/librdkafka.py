@@ -37,6 +37,8 @@ LIBRDKAFKA: Final = (
     (Kind.PROGRESS, 'Group "<group>": updating member id "<old>" -> "<member>"'),
     (Kind.REQUESTED, 'Group "<group>": Rejoining group with <owned> owned partition(s): <reason>'),
     (Kind.REQUESTED, 'Group "<group>": Rejoining group without an assignment: <reason>'),
+    # The end of the member's own work, which is no reason.
+    (Kind.REQUESTED, 'Group "<group>": Rejoining group without an assignment: Unassignment done'),
     (
         Kind.JOINING,
         'Joining group "<group>" with <topics> subscribed topic(s) and member id "<member>"',
@@ -48,6 +50,8 @@ LIBRDKAFKA: Final = (
         "my MemberId <member>, member metadata count <count>: <reason>",
     ),
     (Kind.PROGRESS, 'Heartbeat for group "<group>" generation id <generation>'),
+    # A member that other services than Kafka gave no generation.
+    (Kind.PROGRESS, 'Heartbeat for group "<group>" generation id -1'),
     (Kind.HEARTBEAT_REBALANCING, "HeartbeatRequest failed: Broker: Group rebalance in progress…"),
     (
         Kind.HEARTBEAT_REBALANCING,
@@ -317,6 +321,7 @@ LIBRDKAFKA: Final = (
     # Requests, answers and states of the connection, with debug=protocol or debug=broker.
     (Kind.PROGRESS, "[thrd:GroupCoordinator]: GroupCoordinator<id>: …"),
     (Kind.PROGRESS, "[thrd:GroupCoordinator]: Broadcasting state change"),
+    (Kind.PROGRESS, "Sent GroupCoordinatorRequest …"),
     (Kind.PROGRESS, "Received GroupCoordinatorResponse …"),
     (Kind.PROGRESS, "Received FindCoordinatorResponse …"),
     (

@@ -229,13 +229,8 @@ FRANZ_GO: Final = (
 )
 
 KAFKAJS: Final = (
-    (Kind.SYNCED, "[ConsumerGroup] Consumer has joined the group"),
-    (Kind.HEARTBEAT_REBALANCING, "[Runner] The group is rebalancing, re-joining"),
-    (
-        Kind.UNKNOWN_MEMBER,
-        "[Runner] The coordinator is not aware of this member, re-joining the group",
-    ),
-    # Some loggers leave the first word out.
+    # Some loggers leave the first word out, as `[Runner]`.
+    (Kind.SYNCED, "Consumer has joined the group"),
     (Kind.HEARTBEAT_REBALANCING, "The group is rebalancing, re-joining"),
     (Kind.UNKNOWN_MEMBER, "The coordinator is not aware of this member, re-joining the group"),
     (Kind.PROGRESS, "[ConsumerGroup] Chosen as group leader"),
@@ -250,10 +245,10 @@ KAFKAJS: Final = (
     (Kind.PROGRESS, "[Consumer] Starting"),
     (Kind.PROGRESS, "[Consumer] Restarting the consumer<rest>"),
     # The field `error` tells whether the request failed, and why.
-    (Kind.HEARTBEAT_REBALANCING, "[Connection] Response Heartbeat(key: 12, version: <answered>)"),
-    (Kind.JOIN_FAILED, "[Connection] Response JoinGroup(key: 11, version: <answered>)"),
-    (Kind.JOIN_FAILED, "[Connection] Response SyncGroup(key: 14, version: <answered>)"),
-    (Kind.COMMIT_FAILED, "[Connection] Response OffsetCommit(key: 8, version: <answered>)"),
+    (Kind.HEARTBEAT_REBALANCING, "Response Heartbeat(key: 12, version: <answered>)"),
+    (Kind.JOIN_FAILED, "Response JoinGroup(key: 11, version: <answered>)"),
+    (Kind.JOIN_FAILED, "Response SyncGroup(key: 14, version: <answered>)"),
+    (Kind.COMMIT_FAILED, "Response OffsetCommit(key: 8, version: <answered>)"),
     (Kind.COORDINATOR_FOUND, "[Cluster] Found group coordinator"),
     (Kind.COORDINATOR_LOST, "[Cluster] Failed to find group coordinator<rest>"),
 )
