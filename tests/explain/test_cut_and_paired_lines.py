@@ -12,7 +12,7 @@ from kohort.explain.causes import Cause
 from kohort.explain.events import Kind
 from kohort.explain.findings import span_text
 
-KAFKAJS = {
+KAFKAJS: dict[str, object] = {
     "level": "WARN",
     "timestamp": "2026-03-01T12:00:00.250Z",
     "logger": "kafkajs",

@@ -28,7 +28,7 @@ class PairedLines:
     Args:
         number: of the first line in its file.
         line: the first line.
-        before: what stands in front of the indent of each line.
+        before: the text in front of the indent of each line.
         indent: that of an object's brackets; None for the pairs of pino.
     """
 
