@@ -10,6 +10,8 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import sys
+import warnings
 from collections.abc import Generator
 from pathlib import Path
 
@@ -82,6 +84,20 @@ def pytest_collection_finish() -> None:
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneWorker | None:
     """With ``--dist loadfile`` one worker runs all tests with Spark, one those on a real Kafka."""
     return OneWorker(config, log) if config.getoption("dist") == "loadfile" else None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Drops the objects of a failed test: else they warn in a later test, which fails, too."""
+    failed_before = item.session.testsfailed
+    done = yield
+    if item.session.testsfailed > failed_before:
+        for name in ("last_exc", "last_type", "last_value", "last_traceback"):  # pytest sets them
+            vars(sys).pop(name, None)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)
+            gc.collect()
+    return done
 
 
 PEER_MARKS = ("real_kafka", "interop", "spark")

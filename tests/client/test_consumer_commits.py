@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection
 
 import pytest
@@ -16,6 +15,7 @@ from kohort.client.errors import (
     CommitFailed,
 )
 from kohort.client.listeners import Callbacks, RebalanceListener
+from kohort.member.states import MemberState
 from kohort.model.ids import TopicPartition
 
 # -- committing -----------------------------------------------------------------------------------
@@ -83,7 +83,7 @@ def test_commit_after_the_membership_was_lost_is_refused(broker: EmbeddedBroker)
     with make(broker, max_poll_interval_ms=700, session_timeout_ms=6_000) as consumer:
         consumer.subscribe(["t"])
         read(consumer, 1)
-        time.sleep(1.5)  # longer than the poll interval: that is what is tested
+        until(lambda: consumer.status().state is MemberState.UNJOINED, "the poll is overdue")
         with pytest.raises(CommitFailed, match=r"max\.poll\.interval\.ms"):
             consumer.commit({TP0: 1})
 
@@ -112,10 +112,10 @@ def test_an_overdue_poll_loses_the_partitions_and_the_next_one_joins_again(
         ) -> None:
             heard.append(("lost", len(partitions)))
 
-    with make(broker, max_poll_interval_ms=700) as consumer:
+    with make(broker, max_poll_interval_ms=1_500) as consumer:
         consumer.subscribe(["t"], Listener())
         read(consumer, 200)
-        time.sleep(1.5)  # longer than the poll interval: that is what is tested
+        until(lambda: consumer.status().state is MemberState.UNJOINED, "the poll is overdue")
         until(lambda: (consumer.poll(0.05), heard.count(("assigned", 2)) == 2)[1], "joined again")
     assert heard == [("assigned", 2), ("lost", 2), ("assigned", 2), ("revoked", 2)]
 

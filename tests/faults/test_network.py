@@ -120,7 +120,7 @@ def test_n7_half_open_connections_are_given_up_and_their_descriptors_too(
     kohort_fault_proxy: Callable[..., FaultProxy],
     connect: Connect,
 ) -> None:
-    broker = kohort_broker_factory(connections_max_idle_ms=400)
+    broker = kohort_broker_factory(connections_max_idle_ms=1_500)
     proxy = kohort_fault_proxy(broker.bootstrap_servers)
     clients = [connect(proxy) for _ in range(20)]
     for client in clients:
