@@ -8,7 +8,7 @@ import pytest
 from tests.explain.test_copied_logs import NEXT, RDKAFKA, events
 from tests.explain.test_stories import explain, member, names
 
-from kohort.explain.causes import Cause
+from kohort.explain.causes import Cause, reason_of
 from kohort.explain.events import Kind
 from kohort.explain.findings import span_text
 
@@ -191,3 +191,58 @@ def test_long_times_are_told_in_hours_and_days() -> None:
         "10.0 h",
         "10.0 days",
     ]
+
+
+def coordinator4(text: str) -> str:
+    return f"[2026-03-01 12:00:00,100] INFO [GroupCoordinator id=1 topic=t partition=3] {text}"
+
+
+@pytest.mark.parametrize("end", ["; cli", "; client reason: rebalance f", "; client reason:"])
+def test_a_reason_that_was_cut_names_the_member(end: str) -> None:
+    (event,) = events(
+        coordinator4(
+            "Preparing to rebalance group g in state PreparingRebalance with old generation 0 "
+            f"(reason: Adding new member c-1 with group instance id null{end}"
+        )
+    )
+    told = reason_of(event.reason)
+    assert (told.cause, told.member, told.instance) == (Cause.NEW_MEMBER, "c-1", "")
+
+
+def test_lines_in_a_frame_that_cuts_them_are_read() -> None:
+    gone = member("c", 1)
+    lines = (
+        f"[Group g] Member {gone} has left group through explicit `LeaveGroup` request; client "
+        "reason: the consumer i",
+        "Preparing to rebalance group g in state PreparingRebalance with old generation 1 "
+        f"(reason: explicit `LeaveGroup` request for ({gone[:10]}",
+    )
+    found = explain([f"│ {coordinator4(text)} │" for text in lines])
+    (row,) = found.story.rebalances
+    assert (row.cause, row.member, row.client_reason) == (Cause.LEFT, gone, "the consumer i")
+
+
+def test_a_line_of_a_share_group_that_was_broken_behind_its_logger_is_read_whole() -> None:
+    text = coordinator4("[GroupId g] Member m new assignment state: epoch=7, previousEpoch=6, ")
+    first, second = text.split(" [GroupId")
+    (event,) = events(first, f"[GroupId{second}", "state=STABLE, assignedPartitions=[t-0].")
+    assert (event.kind, event.group, event.member) == (Kind.RECONCILED, "g", "m")
+
+
+def test_subscriptions_of_sarama_at_several_brokers_are_one_rebalance() -> None:
+    def at(minute: int, *texts: str) -> list[str]:
+        return [f"[sarama] 2026/03/01 12:{minute:02}:00 consumer/broker/{text}" for text in texts]
+
+    begin = ("1 accumulated 2 new subscriptions", "0 accumulated 1 new subscriptions")
+    end = ("1 closed dead subscription to t/1", "0 closed dead subscription to t/0")
+    found = explain([*at(0, *begin), *at(5, *end, *begin), *at(9, *begin)])
+    assert len(found.story.rebalances) == 3
+    assert names(found) == []
+
+
+def test_aiokafkas_only_line_about_a_leave_is_a_departure() -> None:
+    line = {
+        "name": "aiokafka.consumer.group_coordinator",
+        "message": "LeaveGroup request succeeded",
+    }
+    assert names(explain([json.dumps(line)])) == ["member left"]

@@ -71,6 +71,7 @@ _TABLE: Final = (
     (Cause.MEMBER_REJOINED, "ember <member> joining group during <state>"),
     (Cause.LEFT, "emoving member <member> on LeaveGroup"),
     (Cause.LEFT, "explicit `LeaveGroup` request for (<member>) members"),
+    (Cause.LEFT, "explicit `LeaveGroup` request for (<member>"),
     (Cause.EXPIRED, "emoving member <member> on heartbeat expiration"),
     (Cause.SYNC_EXPIRED, "emoving <list> on pending sync request expiration"),
     (Cause.STORE_FAILED, "rror when storing group assignment during SyncGroup (member: <member>)"),
@@ -136,6 +137,8 @@ def reason_of(text: str) -> Reason:
         return Reason(Cause.UNTOLD)
     brokers, _, clients = text.partition(_CLIENTS)
     clients = clients.rstrip(").")
+    for cut in range(len(_CLIENTS) - 1, 1, -1) if not clients else ():
+        brokers = brokers.removesuffix(_CLIENTS[:cut])  # a line without its end
     for cause, each in _WORDINGS:
         if each.mark in brokers and (values := each.match(brokers)) is not None:
             instance = values.get("instance", "")

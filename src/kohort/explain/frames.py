@@ -35,8 +35,8 @@ _WITHIN: Final = re.compile(
     r" \((?:kafka|org\.apache\.kafka)\.(?!common\.errors\.)(?:[a-z]\w*\.)+[A-Z][\w$]*(?::\d+)?\)"
 )
 """The logger of a line that goes on with columns of an export."""
-_AROUND: Final = re.compile(r"(?: *(?:<br ?/?>|\|))+$")
-"""The end of a line of a web page, or of a row of a table in Markdown."""
+_AROUND: Final = re.compile(r"(?:\s*(?:<br ?/?>|[|│┃]))+$")
+"""The end of a line of a web page, of a row of a table in Markdown, or of a frame in a terminal."""
 _COLOURS: Final = re.compile(r"\x1b\[[\d;]*[A-Za-z]")
 _MESSAGES: Final = (
     *("message", "msg", "log", "MESSAGE", "textPayload", "@message", "short_message", "line"),
@@ -99,7 +99,7 @@ def framed(line: str) -> Framed:
         stripped = _COLOURS.sub("", stripped)
     if "&quot;" in stripped or "&lt;" in stripped or "&#" in stripped:
         stripped = unescape(stripped)
-    if stripped.endswith((">", "|")):
+    if stripped.endswith((">", "|", "│", "┃")):
         stripped = _AROUND.sub("", stripped)
     source = ""
     if (compose := _COMPOSE.match(stripped)) or (compose := _POD.match(stripped)):

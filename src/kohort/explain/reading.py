@@ -432,6 +432,8 @@ class LogReader:
             return "Java"
         if frame.fields:
             text += " ".join(str(frame.fields.get(name, "")) for name in _LOGGERS)
+        if "member_id kafka-python-" in text:
+            return "kafka-python"  # version 1.0 has a line of aiokafka
         if maker == "aiokafka" or "aiokafka" in text or "group_coordinator" in text:
             self._aiokafka = True
         elif maker == EITHER and not self._aiokafka:

@@ -138,6 +138,8 @@ class Story:
     _culprit: Event | None = None
     _late: set[str] = field(default_factory=set)
     """Clients that left since they polled too late."""
+    _subscribed: dict[str, float | None] = field(default_factory=dict)
+    """When each client of sarama wrote its last subscriptions."""
     _client: dict[str, dict[str, Any]] = field(default_factory=dict)
     """The fields of the rebalance under way of each client."""
 
@@ -324,13 +326,13 @@ class Story:
         certain, culprit = True, self._culprit
         if told.cause is Cause.UNTOLD and (likely := self._likely(event)) is not None:
             told, certain = likely, False
+        if certain and told.member and culprit and culprit.member.startswith(told.member):
+            told = told._replace(member=culprit.member)  # the line was cut inside the member id
         host = ""
         if told.cause is Cause.LEFT and culprit is not None and culprit.member == told.member:
             host = culprit.details.get("host", "")
             # The Java coordinator writes the client's reason in the line about the member only.
             told = told._replace(client_reason=told.client_reason or culprit.reason)
-        if certain and told.member and culprit and culprit.member.startswith(told.member):
-            told = told._replace(member=culprit.member)  # the line was cut inside the member id
         of_member = client_of(told.member)
         client = of_member or told.member
         if told.cause is Cause.NEW_MEMBER and self._noted(client):
@@ -382,20 +384,33 @@ class Story:
             begun["member"] = event.member or begun["member"]
             begun["assignor"] = event.details.get("protocol", "").strip("'\"")
         elif kind is Kind.SYNCED:
-            begun = self._client.pop(key, None) or self._seen(event, key)
-            if event.generation is not None:
-                begun["generation"] = event.generation
-            begun["assigned"] = event.at
-            if (took := event.details.get("took_ms")) and event.at is not None:
-                begun["asked"] = event.at - int(took) / 1_000
-                begun["began"] = min(begun["began"] or event.at, begun["asked"])
-                begun["assignor"] = event.details.get("protocol", "")
-            self._keep(begun)
+            self._client_synced(event, key)
         elif kind is Kind.ADDED and begun is not None and "joined" in begun:
             begun["assigned"] = event.at
             self._keep(self._client.pop(key))
         elif kind in _LEAVES and begun is not None and _is_vague(begun):
             del self._client[key]  # the member gave its partitions up before its leave
+
+    def _client_synced(self, event: Event, key: str) -> None:
+        """A client has its assignment: the rebalance that it began ends."""
+        begun = self._client.pop(key, None)
+        if event.maker == "sarama" and self._is_more(key, event.at) and begun is None:
+            return
+        begun = begun or self._seen(event, key)
+        if event.generation is not None:
+            begun["generation"] = event.generation
+        begun["assigned"] = event.at
+        if (took := event.details.get("took_ms")) and event.at is not None:
+            begun["asked"] = event.at - int(took) / 1_000
+            begun["began"] = min(begun["began"] or event.at, begun["asked"])
+            begun["assignor"] = event.details.get("protocol", "")
+        self._keep(begun)
+
+    def _is_more(self, key: str, at: float | None) -> bool:
+        """Whether subscriptions of sarama belong to those before: it writes a line a broker."""
+        known, last = key in self._subscribed, self._subscribed.get(key)
+        self._subscribed[key] = at
+        return known and (at is None or last is None or at - last <= _SOON_S)
 
     def _follow(self, key: str, event: Event) -> None:
         """Note the partitions that a client got or gave up."""

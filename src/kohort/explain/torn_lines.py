@@ -20,7 +20,9 @@ _MARKS: Final = re.compile(r"(?:[>|*#] ?|// ?)*")
 """Marks of a quotation or of a comment in front of each piece."""
 _BEGINNING: Final = re.compile(r"%\d\||\[(?:GroupCoordinator|Consumer|Worker) ")
 """A line with one of these is a message's first piece, also without a time."""
-_RECORD: Final = re.compile(r"\s*(?:at \S+\(|Caused by|\.\.\. \d+ more|[{\[%<]|\S+Exception\b)")
+_RECORD: Final = re.compile(
+    r"\s*(?:at \S+\(|Caused by|\.\.\. \d+ more|[{%<]|\[(?!Group(?:Id)? )|\S+Exception\b)"
+)
 """The beginning of a line that continues no other line: of a stack trace, of JSON."""
 
 

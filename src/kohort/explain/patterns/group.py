@@ -78,8 +78,8 @@ def storm(story: Story) -> Iterator[Finding]:
     mostly = f" Most often {told.value}." if told is not Cause.UNTOLD else ""
     yield Finding(
         name="storm",
-        says=f"Rebalances follow each other without rest{every}; the generation is {high:,}."
-        f"{mostly}",
+        says=f"Rebalances follow each other without rest{every}"
+        f"{f'; the generation is {high:,}' if high else ''}.{mostly}",
         advice=_storm_advice(story),
         known=Known.MEASURED if sure else Known.ASSUMED,
         evidence=places_of(r for pair in chained for r in pair) or places_of(failed),

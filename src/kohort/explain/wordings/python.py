@@ -215,7 +215,8 @@ AIOKAFKA: Final = (
     (Kind.COORDINATOR_LOST, "Marking the coordinator dead (node <node>) for group <group>"),
     (Kind.JOINED, "Joined group '<group>' (generation <generation>) with member_id <member>"),
     (Kind.PROGRESS, "Heartbeat send request failed: <reason>. Will retry"),
-    (Kind.PROGRESS, "LeaveGroup request succeeded"),
+    # The only line about a leave, also at the end of the poll interval.
+    (Kind.LEAVING, "LeaveGroup request succeeded"),
     (
         Kind.COORDINATOR_LOST,
         "Error sending <request> to node <node> [<reason>] -- marking coordinator dead",
