@@ -396,6 +396,52 @@ def test_the_short_way_refuses_each_commit_that_the_long_way_refuses(
     assert read_in_full == []
 
 
+def test_a_repeated_commit_is_one_write_and_any_other_is_left_to_the_long_way() -> None:
+    life = Life(CoordinatorEngine)
+    client, member_id = stable(life, "g", OffsetCommit=9)
+    line = life.engine.connection(client.conn)
+
+    def again(offset: int, generation: int = 1) -> Write | None:
+        fields = {"member_id": member_id, "generation_id_or_member_epoch": generation}
+        frame = client.frame("OffsetCommit", request_of(SHAPES[5], offset, group_id="g", **fields))
+        write = life.engine.commit_again(line, frame, life.now)
+        if write is None:  # nothing was done
+            assert line.is_idle
+            life.carry_out(life.engine.received(client.conn, frame, life.now))
+        else:
+            life.carry_out([write])
+        life.written()
+        return write
+
+    assert again(1) is None, "the first one is read in full"
+    assert again(2) is not None
+    life.gone = True
+    assert again(3) is None
+    life.gone = False
+    assert again(4) is not None
+    assert again(5, generation=2) is None
+    life.client("n").enter("g")  # now the group prepares a rebalance
+    assert again(6) is None, "the commit before was another one"
+    assert again(7) is not None
+    later = life.client("later", OffsetCommit=9)
+    say(later, member_id, "g", ("commit", 9, 5))
+    life.written()
+    assert again(8) is None, "a commit on an older connection may be late"
+    errors = [[p.error_code for t in a.topics for p in t.partitions] for a in client.answers[-8:]]
+    unknown, illegal = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.ILLEGAL_GENERATION
+    late = ErrorCode.REQUEST_TIMED_OUT
+    assert errors == [
+        [0, 0],
+        [0, 0],
+        [unknown, 0],
+        [0, 0],
+        [illegal] * 2,
+        [0, 0],
+        [0, 0],
+        [late] * 2,
+    ]
+
+
 def test_commits_of_a_client_without_repetition_are_kept_ever_more_rarely(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -182,6 +182,12 @@ class BrokerLoop:
             self._received(session, data, now)
 
     def _received(self, session: Session, data: memoryview | bytes, now: Instant) -> None:
+        write = self._engine.commit_again(session.line, data, now)
+        if write is not None:
+            self._journal.write(write)
+            if not self._settling:
+                self._settle_soon()
+            return
         outputs = self._engine.received(session.conn, data, now)
         output = outputs[0] if len(outputs) == 1 else None
         if type(output) is Transmit and output.conn == session.conn:

@@ -10,7 +10,7 @@ an exception is a bug. Same configuration, ids and events give the same effects.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from kohort.coordinator import joining, liveness, loading, offsets, removing, syncing, views
@@ -39,13 +39,15 @@ from kohort.coordinator.interface import (
 )
 from kohort.coordinator.invariants import check
 from kohort.coordinator.rebalancing import join_timer_fired, try_complete
+from kohort.coordinator.records import CommittedOffset
 from kohort.coordinator.registry import MakeMemberId, Registry, Write, mapped_append_error
+from kohort.coordinator.repeated_commits import CommitHandle, commit_again, commit_handle
 from kohort.coordinator.timers import HOLD, JOIN, SESSION, SWEEP, Timer
 from kohort.model.deadlines import Deadlines
 from kohort.model.errors import InvariantViolation
 from kohort.model.facts import WriteFailed
 from kohort.model.group_config import GroupConfig
-from kohort.model.ids import Ticket
+from kohort.model.ids import Ticket, Token
 from kohort.model.instants import Instant
 
 
@@ -156,6 +158,24 @@ class Coordinator:
             return None
         registry.now = now
         return liveness.beat_again(registry, handle)
+
+    def commit_handle(self, event: OffsetCommit) -> CommitHandle | None:
+        """For ``commit_again``, if a commit like ``event`` comes again; None: use ``handle``."""
+        return commit_handle(self._registry, event)
+
+    def commit_again(
+        self, handle: CommitHandle, token: Token, numbers: Iterable[int], now: Instant
+    ) -> tuple[Ticket, Collection[CommittedOffset]] | None:
+        """Ticket and offsets of a commit with these ``numbers``, if its write is its only effect.
+
+        None: nothing was done. All partitions of the handle must exist. Most commits repeat an
+        earlier one, and need no event, no effect and no look-up.
+        """
+        registry = self._registry
+        if not registry.deadlines.none_due(now):
+            return None
+        registry.now = now
+        return commit_again(registry, handle, token, numbers)
 
     def advance(self, now: Instant) -> list[Effect]:
         """Set the time to ``now``. A call too early, or a second one, does no harm."""

@@ -24,7 +24,7 @@ from kohort.coordinator.registry import Registry, Write
 from kohort.model.errors import NO_ERROR, ErrorCode
 from kohort.model.facts import OffsetsCommitted
 from kohort.model.group_state import COMPLETING_REBALANCE, DEAD, EMPTY
-from kohort.model.ids import Ticket, TopicPartition
+from kohort.model.ids import Ticket, Token, TopicPartition
 from kohort.model.instants import WallMillis
 
 
@@ -34,26 +34,30 @@ class CommitWrite:
 
     purpose: ClassVar = "offset commit"
     group: Group
+    token: Token
     event: OffsetCommit
+    """The request, or an earlier one that differs in token and offsets only."""
     offsets: dict[TopicPartition, CommittedOffset]
     errors: dict[TopicPartition, ErrorCode]
+    answer: OffsetCommitAnswer
+    """The answer if the offsets become durable."""
 
     def stored(self, registry: Registry, ticket: Ticket) -> None:
         """Let readers see the offsets, and answer."""
         self.group.offsets.settle(ticket, self.offsets, durable=True)
-        event = self.event
         if registry.details():
+            event = self.event
             offsets = tuple([(tp, kept.offset) for tp, kept in self.offsets.items()])
             registry.observe(
                 OffsetsCommitted(self.group.group_id, event.member_id, event.generation_id, offsets)
             )
-        registry.respond(event.token, _answer(event, self.errors, NO_ERROR))
+        registry.respond(self.token, self.answer)
 
     def failed(self, registry: Registry, ticket: Ticket, error: ErrorCode) -> None:
         """Earlier offsets stay; a group that exists only for this commit is forgotten."""
         self.group.offsets.settle(ticket, self.offsets, durable=False)
         drop_if_never_written(registry, self.group)
-        registry.respond(self.event.token, _answer(self.event, self.errors, error))
+        registry.respond(self.token, _answer(self.event, self.errors, error))
 
 
 def commit(registry: Registry, event: OffsetCommit) -> None:
@@ -66,8 +70,9 @@ def commit(registry: Registry, event: OffsetCommit) -> None:
         registry.respond(event.token, _answer(event, unknown, error))
         return
     offsets, errors = _checked(registry, event)
+    answer = _answer(event, errors, NO_ERROR)
     if not offsets:
-        registry.respond(event.token, _answer(event, errors, NO_ERROR))
+        registry.respond(event.token, answer)
         return
     if group is None:
         if not registry.has_room(event.group_id):
@@ -76,7 +81,8 @@ def commit(registry: Registry, event: OffsetCommit) -> None:
             return
         group = Group(group_id=event.group_id)
         registry.adopt(group, simple=True)
-    write_offsets(registry, CommitWrite(group, event, offsets, errors), offsets)
+    write = CommitWrite(group, event.token, event, offsets, errors, answer)
+    write_offsets(registry, write, offsets)
 
 
 def _group_error(  # noqa: PLR0911 - one gate a line reads better than a nest

@@ -116,10 +116,15 @@ class Registry:
 
     def append(self, write: Write, records: tuple[Record, ...]) -> Ticket:
         """Send records to the log; ``write`` is called with the outcome."""
+        ticket = self.note(write)
+        self._effects.append(Append(ticket, write.group.group_id, records))
+        return ticket
+
+    def note(self, write: Write) -> Ticket:
+        """The ticket of a write; the caller sends the records to the log."""
         self._last_ticket += 1
         ticket: Ticket = self._last_ticket  # type: ignore[assignment] # Ticket(...) costs a call
         self.writes[ticket] = write
-        self._effects.append(Append(ticket, write.group.group_id, records))
         return ticket
 
     def take_effects(self) -> list[Effect]:

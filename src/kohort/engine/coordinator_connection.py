@@ -10,12 +10,13 @@ differ in a few values (``known_requests``). So they need no decoding, only a co
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache
 from typing import Any, Final
 
-from kohort.coordinator.interface import Heartbeat, HeartbeatAnswer, Request
+from kohort.coordinator.coordinator import Coordinator
+from kohort.coordinator.interface import HeartbeatAnswer, Request
 from kohort.coordinator.liveness import HeartbeatHandle
+from kohort.coordinator.repeated_commits import CommitHandle
 from kohort.engine.known_requests import (
     Data,
     JoinShape,
@@ -28,6 +29,7 @@ from kohort.engine.known_requests import (
 )
 from kohort.engine.not_coordinator_filter import Coordinates
 from kohort.model.errors import NO_ERROR
+from kohort.model.group_config import GroupConfig
 from kohort.model.ids import ConnectionId, Token
 from kohort.model.values import shared
 from kohort.wire.apis import BY_NAME
@@ -141,13 +143,14 @@ class Connection(ServerConnection):
         received: Received,
         data: Data,
         knows: Knows,
-        handle_of: Callable[[Heartbeat], HeartbeatHandle | None],
+        coordinator: Coordinator,
+        config: GroupConfig,
     ) -> None:
         """Remember a request that arrived alone in ``data``, if requests like it come again."""
         if type(received.request) is HeartbeatRequest:
             mine = self.coordinates is None or self.coordinates(received.request.group_id)
             if mine and self.is_idle and len(data) <= MAX_HEARTBEAT_SIZE:
-                handle = handle_of(heartbeat_event(received, self, knows))
+                handle = coordinator.heartbeat_handle(heartbeat_event(received, self, knows))
                 version = received.header.api_version
                 self.heartbeat = (
                     None if handle is None else LastHeartbeat(bytes(data), version, handle)
@@ -157,6 +160,8 @@ class Connection(ServerConnection):
             if _is_tried(self.commits_read):
                 event = commit_event(received, self, knows)
                 self.commit = known_commit(bytes(data), received.header, received.request, event)
+                if self.commit is not None:
+                    self.commit.take(coordinator.commit_handle(event), config)
         elif type(received.request) is JoinGroupRequest:
             self.joins_read += 1
             if _is_tried(self.joins_read):
@@ -165,6 +170,26 @@ class Connection(ServerConnection):
             self.syncs_read += 1
             if _is_tried(self.syncs_read):
                 self.sync = sync_shape(bytes(data), received.header, received.request)
+
+    def repeated_commit(
+        self, data: Data, knows: Knows
+    ) -> tuple[KnownCommit, CommitHandle, tuple[int, ...]] | None:
+        """The known commit that ``data`` repeats, its handle, correlation id and offsets.
+
+        None: ``data`` repeats none that has a handle, or the node does not serve all of it.
+        """
+        commit = self.commit
+        if commit is None or not self.is_idle or len(data) != commit.size:
+            return None
+        handle, coordinates = commit.handle, self.coordinates
+        if handle is None or (numbers := commit.values(data)) is None:
+            return None
+        if not all(map(knows, commit.partitions)) or not (
+            coordinates is None or coordinates(commit.event.group_id)
+        ):
+            return None
+        self.commits_read = 0
+        return commit, handle, numbers
 
     def again(self, data: Data, knows: Knows) -> tuple[Shape, Request, int] | None:
         """Receive a request that differs from a known one in its values only; None: it does not.
@@ -176,15 +201,15 @@ class Connection(ServerConnection):
         commit, join, sync = self.commit, self.join, self.sync
         if commit is not None and size == commit.size and (values := commit.values(data)):
             self.commits_read = 0
-            token = self.receive_known(commit.route, values[0])
+            token = self.receive_known(self._next_token(), commit.route, values[0])
             return commit, commit_again(commit.event, token, values[1:], knows), values[0]
         if join is not None and size == join.size and (values := join.values(data)):
             self.joins_read = 0
-            token = self.receive_known(join.route, values[0])
+            token = self.receive_known(self._next_token(), join.route, values[0])
             return join, join_again(join.event, token, self.host, values), values[0]
         if sync is not None and size == sync.size and (values := sync.values(data)):
             self.syncs_read = 0
-            token = self.receive_known(sync.route, values[0])
+            token = self.receive_known(self._next_token(), sync.route, values[0])
             return sync, sync_again(sync.event, token, values), values[0]
         return None
 

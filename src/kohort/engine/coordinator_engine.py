@@ -40,7 +40,7 @@ from kohort.engine.coordinator_connection import (
     LastHeartbeat,
 )
 from kohort.engine.coordinator_outputs import Close, Handle, Observed, Output, Transmit
-from kohort.engine.coordinator_writes import replays, write_of
+from kohort.engine.coordinator_writes import Write, replays, write_of
 from kohort.engine.known_requests import Data, KnownCommit
 from kohort.engine.not_coordinator_filter import Coordinates, NotCoordinatorFilter
 from kohort.model.errors import ErrorCode, InvariantViolation, ProtocolError
@@ -162,7 +162,7 @@ class CoordinatorEngine:
                 self._name_topics(request)
             self._take(known, request, now)
         if alone and len(requests) == 1 and requests[0].header.api_key in self._kept_apis:
-            known.keep(requests[0], data, self._knows_partition, self._coordinator.heartbeat_handle)
+            known.keep(requests[0], data, self._knows_partition, self._coordinator, self._config)
         return self._settle(now)
 
     def _received_again(self, known: Connection, data: Data, now: Instant) -> list[Output] | None:
@@ -173,6 +173,8 @@ class CoordinatorEngine:
         reply = None if known.heartbeat is None else self.beat(known, data, now)
         if reply is not None:
             return [Transmit(known.id, reply)]
+        if known.commit is not None and (write := self.commit_again(known, data, now)):
+            return [write]
         again = known.again(data, self._knows_partition)
         if again is None:
             return None
@@ -196,6 +198,20 @@ class CoordinatorEngine:
         if beat is None or not known.is_idle or len(data) != beat.size:
             return None
         return self._beat_again(known, beat, bytes(data), now)
+
+    def commit_again(self, known: Connection, data: Data, now: Instant) -> Write | None:
+        """The only output of a commit that comes again (ADR 0105); None: call ``received``."""
+        repeated = None if self._dropped else known.repeated_commit(data, self._knows_partition)
+        if repeated is None:
+            return None
+        commit, handle, numbers = repeated
+        token: Token = self._next_token()  # type: ignore[assignment] # Token(...) costs a call
+        stored = self._coordinator.commit_again(handle, token, numbers[1:], now)
+        if stored is None:
+            return None
+        known.receive_known(token, commit.route, numbers[0])
+        self._owed[token] = (known, commit.header.api_version, (commit, numbers[0]))
+        return commit.write(*stored, self._wall(now))
 
     @property
     def has_more(self) -> bool:

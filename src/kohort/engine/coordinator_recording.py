@@ -28,6 +28,7 @@ from kohort.engine.coordinator_notes import (
     notes_of_request,
 )
 from kohort.engine.coordinator_outputs import Observed, Output
+from kohort.engine.known_requests import Data
 from kohort.model.deadlines import Deadline, Deadlines
 from kohort.model.errors import ErrorCode
 from kohort.model.group_config import GroupConfig
@@ -145,6 +146,9 @@ class RecordingCoordinatorEngine(CoordinatorEngine):
         outputs = super().received(conn, data, now)
         # Facts of a heartbeat that took the short way are still among the outputs.
         return [*self._take_outputs(), *outputs] if self._outputs else outputs
+
+    def commit_again(self, known: Connection, data: Data, now: Instant) -> None:
+        """Nothing is done: the facts of a request need its event."""
 
     def stalled(self, micros: int, now: Instant) -> list[Output]:
         """As ``CoordinatorEngine.stalled``."""

@@ -15,19 +15,26 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Any, ClassVar, Final, TypeAlias
 
 from kohort.coordinator.interface import (
     Answer,
+    Append,
     JoinGroup,
     OffsetCommit,
     OffsetCommitAnswer,
     SyncGroup,
 )
+from kohort.coordinator.records import CommittedOffset, OffsetRecord
+from kohort.coordinator.repeated_commits import CommitHandle
+from kohort.engine.coordinator_writes import Write, write_of
 from kohort.model.errors import ErrorCode
-from kohort.model.ids import Token
+from kohort.model.group_config import GroupConfig
+from kohort.model.ids import Ticket, Token
+from kohort.model.instants import WallMillis
+from kohort.storage.group_records import offset_value
 from kohort.wire import topic_ids
 from kohort.wire.codec import RequestHeader, decode_request, encode_request, encode_response
 from kohort.wire.coordinator_events import EVENT_MAKERS
@@ -49,6 +56,8 @@ _ID_ENDS: Final = 12
 _ANSWER_ID_AT: Final = 4
 _ANSWER_ID_ENDS: Final = 8
 """Position of the correlation id in a response's frame: behind the size."""
+
+_make = tuple.__new__  # costs a third of a call of the named tuple
 
 _DIFFERING: Final = re.compile(rb"[^\0]+")
 _TEXT_BITS: Final = "\x7f"
@@ -84,21 +93,45 @@ class KnownCommit(Shape):
 
     Attributes:
         event: its event.
+        partitions: its partitions.
+        handle: the coordinator's handle for commits like it; None: the coordinator needs an event.
     """
 
-    __slots__ = ("_after_id", "_before_id", "_stored", "event")
+    __slots__ = ("_after_id", "_before_id", "_stored", "_written", "event", "handle", "partitions")
 
     def __init__(
         self, frame: bytes, layout: struct.Struct, header: RequestHeader, event: OffsetCommit
     ) -> None:
         super().__init__(frame, layout, header)
         self.event = event
+        self.handle: CommitHandle | None = None
+        self.partitions = [tp for tp, _ in event.offsets]
+        self._written: Write
         self._stored = tuple((tp, ErrorCode.NONE) for tp, _ in event.offsets)
         version = header.api_version
         message = commit_response(OffsetCommitAnswer(self._stored), version)
         answer = encode_response(message, version, 0)
         self._before_id = answer[:_ANSWER_ID_AT]
         self._after_id = answer[_ANSWER_ID_ENDS:]
+
+    def take(self, handle: CommitHandle | None, config: GroupConfig) -> None:
+        """Keep the coordinator's handle, if a message to the log can hold the records."""
+        group_id = self.event.group_id
+        records = [
+            OffsetRecord(group_id, tp, CommittedOffset(*position))
+            for tp, position in self.event.offsets
+        ]
+        written = write_of(Append(Ticket(0), group_id, tuple(records)), config, WallMillis(0))
+        if handle is not None and written is not None:
+            self.handle, self._written = handle, written
+
+    def write(self, ticket: Ticket, offsets: Iterable[CommittedOffset], wall: WallMillis) -> Write:
+        """The write of a later commit; only with a handle."""
+        _, partition, keys, _, size = self._written
+        records = [
+            (key, offset_value(offset)) for (key, _), offset in zip(keys, offsets, strict=True)
+        ]
+        return _make(Write, (ticket, partition, tuple(records), wall, size))
 
     def response(self, answer: Answer, correlation_id: int) -> bytes | None:
         """The frame of an answer for the request of that id; None unless all is stored."""

@@ -163,7 +163,7 @@ def write_record(record: Record) -> tuple[bytes, bytes | None]:
         ProtocolError: a value does not fit its field (a string beyond 32,767 bytes).
     """
     if isinstance(record, OffsetRecord):
-        return _offset_key(record), _offset_value(record.value)
+        return _offset_key(record), offset_value(record.value)
     if isinstance(record, GenerationRecord):
         key = _typed(GENERATION_KEY_TYPE, encode(GenerationKey(group=record.group_id), 0))
         return key, _generation_value(record.value)
@@ -222,7 +222,12 @@ _known_offset_key = lru_cache(maxsize=8_192)(_make_offset_key)
 """A group commits the same partitions again and again."""
 
 
-def _offset_value(offset: CommittedOffset | None) -> bytes | None:
+def offset_value(offset: CommittedOffset | None) -> bytes | None:
+    """The value of a committed offset; None for a tombstone.
+
+    Raises:
+        ProtocolError: a value does not fit its field.
+    """
     if offset is None:
         return None
     if not offset.metadata and offset.expire_timestamp is None and offset.topic_id is None:

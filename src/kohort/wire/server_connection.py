@@ -213,13 +213,12 @@ class ServerConnection:
         self.is_idle = False
         return received
 
-    def receive_known(self, route: int, correlation_id: int) -> Token:
-        """Accept a request with bytes that the caller knows; returns its token.
+    def receive_known(self, token: Token, route: int, correlation_id: int) -> Token:
+        """Accept a request with bytes that the caller knows; returns ``token``, a new one.
 
         The request came complete, behind no incomplete request. ``route`` is its key and version,
         as the number at the start of a request; a request of this key and version was read before.
         """
-        token: Token = self._next_token()
         self._pending[token] = (self._routes[route], correlation_id)
         self.is_idle = False
         return token
