@@ -140,8 +140,7 @@ def test_membership_ends_without_touches_and_the_next_touch_joins_again(
         assert not member.snapshot().confirmed
         with pytest.raises(CommitFailed):
             member.commit({TP0: 1})
-        member.touch()
-        until(lambda: member.snapshot().owned == ALL, "joined again")
+        until(joined, "joined again")
 
 
 def test_membership_is_unconfirmed_after_a_session_timeout_of_silence(

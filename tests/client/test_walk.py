@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from tests.client.one_consumer import TP0, committed, make, read
+from tests.client.stage import until
 
 from kohort import Consumer
 from kohort.broker.embedded import EmbeddedBroker
@@ -20,6 +21,8 @@ from kohort.wire.client_connection import ClientConnection
 
 ROOMS = ("kohort.client", "kohort.consumer", "kohort.engine", "kohort.member", "kohort.wire")
 """The rooms that know requests. Other rooms hold primitives."""
+
+HEARTBEATS = "heartbeat-response-time-count"
 
 POINTS = frozenset(
     function.__code__
@@ -82,12 +85,13 @@ def walk(broker: EmbeddedBroker) -> Iterator[Walk]:
 def test_a_commit_passes_fewer_than_11_files_in_fewer_than_8_objects(
     walk: Walk, broker: EmbeddedBroker
 ) -> None:
-    # Heartbeats take the same walk; none is due during this test.
-    calm = {"heartbeat_interval_ms": 60_000, "session_timeout_ms": 200_000}
-    with make(broker, enable_auto_commit=False, **calm) as consumer:
+    with make(broker, enable_auto_commit=False, heartbeat_interval_ms=2_000) as consumer:
         consumer.subscribe(["t"])
         read(consumer, 1)
         consumer.commit()  # opens the connection
+        # Heartbeats take the same walk: the next one comes half a second after an answer.
+        answers = consumer.metrics()[HEARTBEATS]
+        until(lambda: consumer.metrics()[HEARTBEATS] > answers, "a heartbeat was answered")
         walk.of_a_commit(consumer, 7)
         assert committed(broker)[TP0] == 7
     assert {"kohort.client.client_loop", "kohort.engine.commit_requests"} <= walk.files
