@@ -60,8 +60,9 @@ def test_a_second_close_waits_for_the_end_of_a_cancelled_one(
         await soon(last_step.is_set, "the last step of the first close")
         closing.cancel()
         second = asyncio.create_task(consumer.close())
-        await asyncio.wait([closing, second], timeout=0.1)
+        await asyncio.wait([closing], timeout=30)
         assert closing.cancelled()
+        await asyncio.wait([second], timeout=0.1)
         assert not second.done()
         may_end.set()
         await second

@@ -46,7 +46,7 @@ def play(piece: Callable[[], Coroutine[Any, Any, None]]) -> None:
     async def watched() -> None:
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(lambda _loop, context: complaints.append(str(context)))
-        async with asyncio.timeout(50):
+        async with asyncio.timeout(200):  # one test cuts a thousand calls
             await piece()
         others = asyncio.all_tasks() - {asyncio.current_task()}
         assert not others
@@ -62,7 +62,7 @@ def play(piece: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 
 async def soon(condition: Callable[[], object], what: str) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110 - conditions of any kind
             await asyncio.sleep(0.01)
 
@@ -151,7 +151,7 @@ def test_consumers_of_both_kinds_share_a_group(broker: EmbeddedBroker) -> None:
 
 
 async def soon_polling(consumer: AsyncConsumer, condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not condition():
             await consumer.poll(0.05)
 

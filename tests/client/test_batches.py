@@ -13,8 +13,9 @@ from kohort.broker.embedded import EmbeddedBroker
 
 
 def test_lists_are_full_while_records_are_there(consumer: Consumer) -> None:
-    batches = consumer.batches(60, 0.5)
-    lists = [next(batches) for _ in range(4)]
+    batches = consumer.batches(60, 30)
+    lists = [next(batches) for _ in range(3)]
+    lists.append(next(consumer.batches(60, 1)))
     assert [len(each) for each in lists] == [60, 60, 60, 20]
     records = [record for each in lists for record in each]
     assert offsets(records, 0) == offsets(records, 1) == list(range(100))
@@ -50,7 +51,7 @@ def test_an_exception_leaves_the_last_list_uncommitted(broker: EmbeddedBroker) -
     assert sum(committed(broker).values()) == 0
     with make(broker) as consumer:
         consumer.subscribe(["t"])
-        batches = consumer.batches(50, 0.5)
+        batches = consumer.batches(50, 30)
         handed = sum(len(next(batches)) for _ in range(4))
     assert handed == 200
     assert committed(broker) == {TP0: 100, TP1: 100}
