@@ -95,8 +95,8 @@ def test_a_scrape_without_brokers_says_so(kohort_broker: EmbeddedBroker) -> None
     failures: list[ClientError] = []
     settings = {
         "bootstrap.servers": kohort_broker.bootstrap_servers,
-        "default.api.timeout.ms": 300,
-        "socket.connection.setup.timeout.ms": 300,
+        "default.api.timeout.ms": 1_500,
+        "socket.connection.setup.timeout.ms": 1_500,
     }
     with Admin(settings) as admin:
         collector = GroupCollector(admin, ALL, failures.append)

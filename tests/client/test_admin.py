@@ -173,7 +173,7 @@ def test_a_group_with_its_members_and_offsets(admin: Admin, kohort_broker: Embed
 
 
 def test_address_where_nothing_listens() -> None:
-    admin = Admin(bootstrap_servers="127.0.0.1:1", socket_connection_setup_timeout_ms=300)
+    admin = Admin(bootstrap_servers="127.0.0.1:1", socket_connection_setup_timeout_ms=1_000)
     with pytest.raises(BrokerUnreachable, match=r"127\.0\.0\.1:1, got: connection refused; check"):
         admin.topics()
 

@@ -114,7 +114,7 @@ def test_a_question_without_a_broker_ends(broker: EmbeddedBroker) -> None:
         {
             "bootstrap.servers": "127.0.0.1:1",
             "group.id": "g",
-            "socket.connection.setup.timeout.ms": 300,
+            "socket.connection.setup.timeout.ms": 1_000,
         }
     ) as consumer:
         began = time.monotonic()
