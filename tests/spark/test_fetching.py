@@ -14,11 +14,14 @@ from kohort.client.admin import Admin
 from kohort.client.config import parse_client_settings
 from kohort.client.errors import RequestFailed
 from kohort.engine.member_outputs import Node
-from kohort.fetch.requests import Remedy
+from kohort.fetch.requests import Answer, Remedy
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import TopicPartition
 from kohort.spark.fetching import BatchFetcher, Wanted
+from kohort.spark.options import DEFAULT_FETCH_BYTES, parse_options
 from kohort.storage.compression import CompressionType
+from kohort.storage.record_batch import parse_header
+from kohort.storage.records import Record, build_batch
 
 
 @pytest.mark.slow
@@ -63,3 +66,21 @@ def test_an_error_of_a_follower_is_judged_by_the_leader(broker: EmbeddedBroker) 
     fetcher.close()
     code = ErrorCode.OFFSET_OUT_OF_RANGE
     assert seen == [(code, Remedy.AGAIN), (code, Remedy.OUT_OF_RANGE)]
+
+
+def test_a_fetch_asks_for_the_wanted_records_and_one_batch_more() -> None:
+    fetcher = BatchFetcher(parse_client_settings(bootstrap_servers="127.0.0.1:1"))
+    place = TopicPartition("t", 0)
+    batch = build_batch([Record(None, b"v" * 1_000)] * 100)
+    found = [(parse_header(batch), memoryview(batch))]
+    fetcher._open(place, 0, Answer(found, 100, -1, len(batch), -1, (0, 100)))
+    a_record = len(batch) // 100 + 1
+    assert fetcher._place(Wanted(place, 100, 500)).max_bytes == 500 * a_record + len(batch)
+    fetcher.close()
+
+
+def test_a_fetch_of_a_partition_is_larger_than_that_of_other_clients_unless_it_is_set() -> None:
+    given = {"bootstrap": "b:1", "group.id": "g", "subscribe": "t"}
+    name = "kafka.max.partition.fetch.bytes"
+    assert parse_options(given).client.fetching.partition_max_bytes == DEFAULT_FETCH_BYTES
+    assert parse_options({**given, name: "1000"}).client.fetching.partition_max_bytes == 1_000

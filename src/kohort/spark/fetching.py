@@ -74,6 +74,8 @@ class BatchFetcher:
         self._replicas: dict[TopicPartition, Node] = {}
         """The replicas that leaders named, to be read in place of the leaders (KIP-392)."""
         self._record_bytes: dict[str, int] = {}
+        self._batch_bytes: dict[str, int] = {}
+        """The size of the largest batch in the last answer, by topic."""
         self._asked: Sequence[Wanted] = ()
         self._requests: list[tuple[RequestId, Sequence[TopicPartition]]] = []
         self._failed: ClientError | None = None
@@ -130,8 +132,10 @@ class BatchFetcher:
         self._cluster.close()
 
     def _place(self, place: Wanted) -> Place:
-        wanted = max(self.expected_bytes(place.partition.topic, place.records), _LEAST_BYTES)
-        most = min(self._options.partition_max_bytes, wanted)
+        topic = place.partition.topic
+        # The last batch comes as a whole or not at all.
+        wanted = self.expected_bytes(topic, place.records) + self._batch_bytes.get(topic, 0)
+        most = min(self._options.partition_max_bytes, max(wanted, _LEAST_BYTES))
         return Place(place.partition, place.offset, most)
 
     def _check(self, partitions: Iterable[TopicPartition]) -> None:
@@ -196,8 +200,11 @@ class BatchFetcher:
         count = answer.next_offset - offset
         if not count:
             return Fetched(next_offset=offset)
-        # A quarter more, so that one answer more often has all wanted records.
-        self._record_bytes[partition.topic] = answer.size * 5 // (4 * count) + 1
+        # Answers begin within a batch and end with a part of one. Both are in the average.
+        self._record_bytes[partition.topic] = answer.size // count + 1
+        self._batch_bytes[partition.topic] = max(
+            (len(batch) for _, batch in answer.batches), default=0
+        )
         sections = open_batches(
             partition, answer.batches, check=self._options.check_crcs, memory=pooled
         )

@@ -29,6 +29,10 @@ DEFAULT_LIMIT: Final = 1_000_000
 DEFAULT_LIMIT_BYTES: Final = 1 << 30
 """So that a batch of large records is not longer than one of small ones."""
 
+DEFAULT_FETCH_BYTES: Final = 8 << 20
+"""``max.partition.fetch.bytes`` unless the options say otherwise. A task wants thousands of records
+of a partition. With 1 MiB, the default of Kafka's clients, broker and task need more CPU time."""
+
 DELETED: Final = (
     "records were deleted before they were read; to continue behind them, start "
     "kohort pipeline with --skip-deleted, or set failOnDataLoss=false on format kohort"
@@ -152,6 +156,7 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
     if "auto.offset.reset" in kafka:
         raise ConfigError("use the option startingOffsets instead of kafka.auto.offset.reset")
     kafka["auto.offset.reset"] = _word(options, "startingoffsets", "latest", "earliest", "latest")
+    kafka.setdefault("max.partition.fetch.bytes", str(DEFAULT_FETCH_BYTES))
     client = parse_client_settings(kafka)
     _ = client.bootstrap
     state_copies = _path(options, "statecopies")
