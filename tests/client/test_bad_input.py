@@ -160,7 +160,7 @@ def test_a_close_during_a_rebalance_ends_soon_and_commits(broker: EmbeddedBroker
         consumer.enforce_rebalance("a test")
         begun = time.monotonic()
         consumer.close()
-        assert time.monotonic() - begun < 10
+        assert time.monotonic() - begun < 30
     assert committed(broker)[TP0] >= PROCESSED
 
 

@@ -150,14 +150,13 @@ class Member:
             time.sleep(every)
         return codes
 
-    def beat_until(self, code: int, every: float = 0.05) -> float:
-        """Beat until told so; the seconds that took."""
+    def beat_until(self, code: int, every: float = 0.05) -> None:
+        """Beat until told so."""
         began = time.monotonic()
         while (told := self.beat()) != code:
             assert told == 0, ErrorCode(told)
             assert time.monotonic() - began < PATIENCE_S
             time.sleep(every)
-        return time.monotonic() - began
 
     def commit(self, offset: int, partition: int = 0, metadata: str = "") -> int:
         m = k08_offset_commit
@@ -205,7 +204,7 @@ def form(members: list[Member]) -> None:
         member.ask_for_id()
     parked: list[Member] = []
     deadline = time.monotonic() + PATIENCE_S
-    while not _together(members):
+    while parked or not _together(members):
         for member in members:
             if member not in parked:
                 member.send_join()
