@@ -340,7 +340,7 @@ def test_logs_are_merged_by_time_and_rotated_ones_are_one_story(tmp_path: Path) 
 def test_only_one_group(tmp_path: Path) -> None:
     path = write(tmp_path / "b.log", *STORY, preparing(1, 2, "x", group="elsewhere"))
     assert "elsewhere" not in run(path, "--group", "g").stdout
-    assert run(path, "--group", "none").stdout == "No such group.\n"
+    assert run(path, "--group", "none").stdout == "No source tells anything about the group none.\n"
 
 
 # --- logs of live brokers

@@ -10,7 +10,9 @@ from tests.explain.test_stories import explain, member, names
 
 from kohort.explain.causes import Cause, reason_of
 from kohort.explain.events import Kind
+from kohort.explain.explaining import Explainer
 from kohort.explain.findings import span_text
+from kohort.explain.reading import LogReader
 
 KAFKAJS: dict[str, object] = {
     "level": "WARN",
@@ -246,3 +248,18 @@ def test_aiokafkas_only_line_about_a_leave_is_a_departure() -> None:
         "message": "LeaveGroup request succeeded",
     }
     assert names(explain([json.dumps(line)])) == ["member left"]
+
+
+def test_a_rebalance_that_the_end_of_the_log_leaves_open_is_told() -> None:
+    begin = broker(
+        "0,000",
+        "Preparing to rebalance group g in state PreparingRebalance with old generation 4 "
+        "(__consumer_offsets-0) (reason: Adding new member c-1 with group instance id None)",
+    )
+    other = broker("9,000", "Stabilized group other generation 2 (__consumer_offsets-1)")
+    assert names(explain([begin])) == []
+    reader = LogReader("server.log")
+    told = [e for n, line in enumerate([begin, other], 1) for e in reader.read(n, line)]
+    (found,) = (each for each in Explainer().feed_all(told).finish() if each.story.group == "g")
+    assert names(found) == ["rebalance under way"]
+    assert "9.0 s after its begin" in found.findings[0].says

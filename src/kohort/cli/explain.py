@@ -141,7 +141,9 @@ def explain(
         width = terminal_width()
         click.echo("\n\n".join("\n".join(_lines(each, width)) for each in found))
     else:
-        click.echo("No such group." if groups else "No line tells anything about a group.")
+        named = ", ".join(safe(name) for name in groups)
+        unknown = f"No source tells anything about the group {named}."
+        click.echo(unknown if groups else "No line tells anything about a group.")
 
 
 # -- text -----------------------------------------------------------------------------------------

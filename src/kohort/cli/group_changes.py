@@ -64,7 +64,8 @@ def delete(*, groups: Groups, execute: bool, bootstrap: str, as_json: bool) -> b
     elif deleted:
         click.echo(f"Deletion of requested consumer groups ({names}) was successful.")
     if refused:
-        note("Error: Deletion of some consumer groups failed:" if execute else "Error:")
+        would = "failed" if execute else "would fail"
+        note(f"Error: Deletion of some consumer groups {would}:")
     for group_id, why in refused.items():
         note(f"* Group '{group_id}' could not be deleted due to: {why}")
     return not refused

@@ -190,13 +190,24 @@ def described(admin: Admin, group_ids: Iterable[str]) -> list[GroupDescription]:
     """The groups with their members.
 
     Raises:
-        ConfigError: there is no such group.
+        ConfigError: there is no such group, or it is no consumer group.
     """
     found = [admin.describe_group(group_id) for group_id in group_ids]
     for group in found:
         if group.state == "Dead":
-            raise ConfigError(f"Consumer group '{group.group_id}' does not exist.")
+            raise ConfigError(_absent(admin, group.group_id))
     return found
+
+
+def _absent(admin: Admin, group_id: str) -> str:
+    """Why a group cannot be described: brokers list share and streams groups, too."""
+    kind = next((g.type for g in admin.list_groups() if g.group_id == group_id), "")
+    if kind in {"", "classic", "consumer"}:
+        return f"Consumer group '{group_id}' does not exist."
+    return (
+        f"Group '{group_id}' is not a consumer group, but a {kind} group: kohort shows its type "
+        f"and its state only, `kohort groups list --state --type`. Use Kafka's kafka-{kind}-groups."
+    )
 
 
 def reports(admin: Admin, group_ids: Iterable[str], *, offsets: bool = True) -> list[Report]:

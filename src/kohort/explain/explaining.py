@@ -211,6 +211,9 @@ class Explainer:
             self.dropped += story.total - len(story.rebalances)
             if ahead:
                 story.replace([_earlier(r, ahead.get(r.place.file, 0.0)) for r in story.rebalances])
+        waiting = [story for story in self._stories.values() if story.under_way is not None]
+        for story in waiting:
+            story.logs_end = max(s.last or 0.0 for s in self._stories.values() if s.versions)
         for key in self._servers:
             self._records(*key)
         for (group, partition), generations in self._generations.items():

@@ -126,6 +126,10 @@ class Story:
     """The first times at which members expired."""
     too_slow: int = 0
     """Members of KIP-848 that were fenced since they kept partitions."""
+    under_way: float | None = None
+    """When the rebalance began that had not ended at the end of the coordinator's log."""
+    logs_end: float | None = None
+    """The last time of all groups in the logs of coordinators."""
     came_back: dict[str, float] = field(default_factory=dict)
     """By client id: the shortest time from an expiry until the client joined again."""
     _expired: dict[str, float] = field(default_factory=dict)
@@ -184,6 +188,8 @@ class Story:
 
     def finish(self) -> None:
         """The logs end."""
+        if self._open is not None and "joined" not in self._open:
+            self.under_way = self._open.get("began")
         self._close(None)
         for unfinished in self._client.values():
             # A client that gave its partitions up and asked for nothing was closed.

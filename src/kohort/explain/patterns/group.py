@@ -315,9 +315,9 @@ _FOR_THE_BUSY: Final = (
     "max.poll.interval.ms bounds the wait."
 )
 _FOR_THE_DEAD: Final = (
-    "That member sent no heartbeat: its process had ended or hung, and an eager group stands still "
-    "until the member's session ends. Close consumers when a process ends, so that they leave at "
-    "once; a shorter session.timeout.ms bounds the wait."
+    "That member sent no heartbeat at last: its process had ended or hung, and an eager group "
+    "stands still until the member's session ends. Close consumers when a process ends, so that "
+    "they leave at once; a shorter session.timeout.ms bounds the wait."
 )
 
 
@@ -343,6 +343,24 @@ def slow_join(story: Story) -> Iterator[Finding]:
         advice=_FOR_THE_DEAD if died else _FOR_THE_BUSY,
         trial="members do not leave" if died else "",
         evidence=(longest.place, *places_of(gone)),
+    )
+
+
+def unended(story: Story) -> Iterator[Finding]:
+    """The coordinator still waited for members when its log ended."""
+    begun, end = story.under_way, story.logs_end
+    if begun is None or end is None or end - begun < SLOW_S or not story.rebalances:
+        return
+    last = story.rebalances[-1]
+    of = "" if last.before is None else f" of generation {last.before}"
+    yield Finding(
+        name="rebalance under way",
+        says=f"The last rebalance had not ended {span_text(end - begun)} after its begin, when the "
+        f"logs end: the coordinator waits for members{of} to join again.",
+        advice="Look for the member that does not poll. In an eager group all partitions stand "
+        "still until that member joins, leaves, or its max.poll.interval.ms ends.",
+        known=Known.BOUNDED,
+        evidence=(last.place,),
     )
 
 

@@ -18,7 +18,14 @@ from kohort.explain.patterns.coordinator import (
     replicas_changed,
     storing,
 )
-from kohort.explain.patterns.group import crash_loop, lone_member, restarts, slow_join, storm
+from kohort.explain.patterns.group import (
+    crash_loop,
+    lone_member,
+    restarts,
+    slow_join,
+    storm,
+    unended,
+)
 from kohort.explain.patterns.listed import idle_members, listed, mixed_topics
 from kohort.explain.patterns.loss import (
     did_not_join,
@@ -58,6 +65,7 @@ _RULES: Final[tuple[Callable[[Story], Iterator[Finding]], ...]] = (
     static_conflict,
     storm,
     slow_join,
+    unended,
     poll_interval,
     too_slow,
     lost_in_move,
