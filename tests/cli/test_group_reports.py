@@ -37,4 +37,4 @@ def test_a_group_that_is_no_consumer_group_is_told_from_one_that_does_not_exist(
     group: str, says: str
 ) -> None:
     with pytest.raises(ConfigError, match=says):
-        described(cast(Admin, Cluster()), [group])
+        described(cast("Admin", Cluster()), [group])
