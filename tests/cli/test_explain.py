@@ -269,7 +269,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 def test_a_line_of_ten_megabytes_is_cut_and_told(tmp_path: Path) -> None:
     path = write(tmp_path / "long.log", STORY[0], "Heartbeat " + "x" * 10_000_000, *STORY[1:])
     told = run(path)
-    assert f"1 lines are longer than {LONGEST_LINE:,} bytes" in told.stderr
+    assert f"1 line is longer than {LONGEST_LINE:,} bytes" in told.stderr
     assert "slow joiner" in told.stdout
     assert json.loads(run(path, "--json").stdout)["logs"][0]["lines"] == 4
 
@@ -314,7 +314,7 @@ def test_times_that_run_backwards_give_no_negative_spans(tmp_path: Path) -> None
 def test_lines_about_groups_in_unknown_words_are_counted_and_shown(tmp_path: Path) -> None:
     strange = "[2026-03-01 10:00:00,000] INFO [GroupCoordinator 1]: The moon rises over group g"
     told = run(write(tmp_path / "new.log", strange, *STORY))
-    assert "1 of 4 lines are about groups in words that are not known, first line 1" in told.stderr
+    assert "1 of 4 lines is about groups in words that are not known, first line 1" in told.stderr
     assert "The moon rises" in told.stderr
     assert "slow joiner" in told.stdout
 

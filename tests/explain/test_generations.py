@@ -21,8 +21,9 @@ from kohort.explain.generations import (
     partitions_of,
     topics_of,
 )
-from kohort.explain.joining import joined
-from kohort.explain.rebalances import Rebalance
+from kohort.explain.joining import joined, owned_until_gone
+from kohort.explain.ownership import Owned
+from kohort.explain.rebalances import Ending, Join, Rebalance
 from kohort.history.fewest_moves import fewest_moves as planner
 from kohort.model.ids import TopicPartition
 
@@ -182,3 +183,18 @@ def test_no_partition_stood_still_before_the_cause_unless_its_owner_died() -> No
         )
         (both,) = joined([told], [found])
         assert both.dead == both.cost == Amount(seconds, Known.BOUNDED)
+
+
+def test_a_member_owns_its_partitions_until_the_coordinators_log_tells_its_end() -> None:
+    row = Rebalance(
+        side=Side.BROKER,
+        cause=Cause.EXPIRED,
+        member="m-1",
+        began=30.0,
+        joins=(Join(member="m-2", ending=Ending.EXPIRED, gone=40.0),),
+        place=Place("server.log", 1),
+    )
+    owned = [Owned("t-0", "m-1", 10.0, 60.0), Owned("t-1", "m-2", 10.0, 60.0),
+             Owned("t-1", "m-2", 50.0, 60.0), Owned("t-2", "m-3", 10.0, 60.0)]  # fmt: skip
+    found = owned_until_gone(owned, [row])
+    assert [each.end for each in found] == [30.0, 40.0, 60.0, 60.0]

@@ -160,6 +160,8 @@ def test_a_group_of_the_new_protocol_moves_only_the_partitions_that_change() -> 
     assert (second.cause, second.member, second.generation) == (Cause.NEW_MEMBER, "b", 2)
     assert (second.began, second.assigned, second.members) == (20.0, 26.5, 2)
     assert (second.moved, second.needless) == (2, 0)
+    stays = [(o.owner, o.end) for o in found.story.owned if o.partition == "t-0"]
+    assert stays == [("a", 26.5)], "a member of a stable group writes no record"
     assert [(s.partition, s.seconds, s.known) for s in second.stops] == [
         ("t-2", 2.5, Known.ASSUMED),
         ("t-3", 2.5, Known.ASSUMED),

@@ -229,9 +229,10 @@ class LogFile:
             )
             yield f"{self.name} has only {lines} blank: look whether the log was written elsewhere"
         if counts.cut:
+            lines = "1 line is" if counts.cut == 1 else f"{counts.cut:,} lines are"
             yield (
-                f"{self.name}: {counts.cut:,} lines are longer than {LONGEST_LINE:,} bytes; only "
-                "their beginning was read"
+                f"{self.name}: {lines} longer than {LONGEST_LINE:,} bytes; only the beginning was "
+                "read"
             )
         if counts.mixed:
             lines = "1 line has" if counts.mixed == 1 else f"{counts.mixed:,} lines have"
@@ -247,8 +248,9 @@ class LogFile:
             )
         if counts.unknown:
             place, text = counts.examples[0]
+            verb = "is" if counts.unknown == 1 else "are"
             yield (
-                f"{self.name}: {counts.unknown:,} of {counts.lines:,} lines are about groups in "
+                f"{self.name}: {counts.unknown:,} of {counts.lines:,} lines {verb} about groups in "
                 f"words that are not known, first line {place.line}: {safe(text)[:160]}"
             )
 

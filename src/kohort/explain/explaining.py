@@ -16,7 +16,13 @@ from typing import Final
 from kohort.explain.events import Event, Handed, Kind, Side, Timed
 from kohort.explain.findings import Finding
 from kohort.explain.generations import Committed, Generations, Planner, Settled
-from kohort.explain.joining import joined, one_row_each, with_clients, without_rebalance
+from kohort.explain.joining import (
+    joined,
+    one_row_each,
+    owned_until_gone,
+    with_clients,
+    without_rebalance,
+)
 from kohort.explain.lag import MOST_ASKED, MOST_KEPT, Commits, Ends
 from kohort.explain.limits import Limit
 from kohort.explain.many_groups import expired_together
@@ -228,7 +234,7 @@ class Explainer:
             if (server := self._servers.get((group, partition))) is not None:
                 rows, times = server.finish()
                 found, owned = [*found, *rows], [*owned, *times]
-            story.owned = owned
+            story.owned = owned_until_gone(owned, story.rebalances)
             story.replace(joined(story.rebalances, found))
             if story.makers["kohort"] == 0:
                 story.makers[Side.OFFSETS] += len(found)

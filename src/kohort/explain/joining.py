@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import reduce
 from typing import Final
@@ -16,7 +16,7 @@ from typing import Final
 from kohort.explain.amounts import Amount, Known, Stop
 from kohort.explain.causes import Cause
 from kohort.explain.events import Side
-from kohort.explain.ownership import Ownership
+from kohort.explain.ownership import Owned, Ownership
 from kohort.explain.rebalances import Ending, Rebalance, Waited
 from kohort.explain.waits import joins_of_clients, with_clients_joins
 
@@ -240,6 +240,25 @@ def with_clients(
             )
         )
     return found
+
+
+def owned_until_gone(owned: Sequence[Owned], rows: Iterable[Rebalance]) -> list[Owned]:
+    """The times of ownership in the offsets topic, each until its owner was gone.
+
+    The topic tells the next owners only. A coordinator's log tells when a member left or expired.
+    """
+    gone: dict[str, list[float]] = {}
+    for row in rows:
+        if row.certain and row.cause in _GONE and row.began is not None:
+            gone.setdefault(row.instance or row.member, []).append(row.began)
+        for join in row.joins:
+            if join.gone is not None:
+                gone.setdefault(join.member, []).append(join.gone)
+    ends = (
+        min((at for at in gone.get(each.owner, ()) if each.begin < at), default=each.end)
+        for each in owned
+    )
+    return [replace(each, end=min(each.end, end)) for each, end in zip(owned, ends, strict=True)]
 
 
 def without_rebalance(rows: list[Rebalance], ownership: Ownership, clients: int) -> list[Stop]:

@@ -83,9 +83,12 @@ class ServerGroup:
     _before: dict[TopicPartition, str] = field(default_factory=dict)
     """The last owners when the present epoch began."""
     _holds: dict[str, frozenset[TopicPartition]] = field(default_factory=dict)
+    _latest: float = 0.0
+    """The time of the last record."""
 
     def feed(self, record: Bumped | ServerMember | Reconciled) -> None:
         """The next record of the group."""
+        self._latest = max(self._latest, record.at)
         match record:
             case Bumped():
                 self._bumped(record)
@@ -121,6 +124,9 @@ class ServerGroup:
 
     def finish(self) -> tuple[list[Rebalance], list[Owned]]:
         """All rebalances and times of ownership; the records end."""
+        for member in self._holds:
+            # A member of a stable group writes no record, and owns its partitions all the same.
+            self.ownership.seen(self._name(member), self._latest)
         self.ownership.finish()
         rows = with_clients(self.rebalances, self.ownership, None)
         rows = [

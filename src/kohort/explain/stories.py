@@ -344,7 +344,9 @@ class Story:
         if told.cause is Cause.NEW_MEMBER and self._noted(client):
             self._joined(client)
             if event.at is not None and (gone := self._expired.pop(client, None)) is not None:
-                self.came_back[client] = min(event.at - gone, self.came_back.get(client, 1e9))
+                away = event.at - gone
+                if away >= 0:  # times of a log may run backwards
+                    self.came_back[client] = min(away, self.came_back.get(client, 1e9))
         return {
             "side": Side.BROKER,
             "cause": told.cause,
