@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from kohort.embedded.consumer import (
     Assignment,
     Subscription,
@@ -198,3 +200,14 @@ def test_a_member_owns_its_partitions_until_the_coordinators_log_tells_its_end()
              Owned("t-1", "m-2", 50.0, 60.0), Owned("t-2", "m-3", 10.0, 60.0)]  # fmt: skip
     found = owned_until_gone(owned, [row])
     assert [each.end for each in found] == [30.0, 40.0, 60.0, 60.0]
+
+
+def test_an_empty_group_reads_no_records_again() -> None:
+    generations = Generations()
+    generations.settled(settled(1, member("a", "0")))
+    for each in (commit(0, 150, 10), commit(0, 152, 20)):
+        generations.committed(each)
+    generations.settled(replace(settled(2), at=155.0))
+    generations.settled(replace(settled(3, member("b", "0")), at=900.0))
+    (rebalance,) = generations.finish()
+    assert rebalance.duplicates == Amount(15, Known.BOUNDED), "5 records/s, 3 s after the commit"

@@ -39,7 +39,7 @@ def test_logs_of_clients_tell_what_the_stops_cost_and_the_partition_that_suffere
         }
     )
     numbers = by_name(numbers_of(found.story))
-    assert numbers["longest stop"] == ("≤ 118 ms", Known.BOUNDED)
+    assert numbers["longest stop"] == ("≤ 118 ms in 1 of 2 rebalances", Known.BOUNDED)
     assert numbers["partition-seconds without a consumer"] == (
         "≤ 0.3 ps in 1 of 2 rebalances",
         Known.BOUNDED,

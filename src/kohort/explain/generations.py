@@ -134,6 +134,8 @@ class Generations:
     """The last owner of each partition: a cooperative group has partitions without an owner."""
     _owned: int = 0
     """The number of partitions with an owner in the last generation."""
+    _gone: dict[TopicPartition, float] = field(default_factory=dict)
+    """The end of the last ownership of each partition."""
     _since: dict[TopicPartition, tuple[str, float]] = field(default_factory=dict)
     """The present owner of each partition, and the beginning of the ownership."""
     _members: dict[str, SettledMember] = field(default_factory=dict)
@@ -205,6 +207,7 @@ class Generations:
         for partition, (owner, begin) in list(self._since.items()):
             if owners.get(partition) != owner:
                 del self._since[partition]
+                self._gone[partition] = at
                 if len(self.owned) < MOST_KEPT:
                     self.owned.append(Owned(str(partition), owner, begin, at))
         for partition, owner in owners.items():
@@ -243,13 +246,17 @@ class Generations:
         )
 
     def _duplicates(self, moving: list[TopicPartition], at: float) -> Amount | None:
-        """At most so many records were processed and not committed when their partition moved."""
+        """At most so many records were processed and not committed when their owner was gone."""
         known = [
-            progress.rate * max(0.0, at - progress.at)
+            progress.rate * max(0.0, self._read_until(partition, at) - progress.at)
             for partition in moving
             if (progress := self._progress.get(partition)) is not None and progress.rate is not None
         ]
         return Amount(round(sum(known)), Known.BOUNDED) if known or not moving else None
+
+    def _read_until(self, partition: TopicPartition, at: float) -> float:
+        """The end of the last ownership before ``at``; an empty group reads nothing."""
+        return at if partition in self._since else self._gone.get(partition, at)
 
     def _cause(self, members: Mapping[str, SettledMember]) -> tuple[Cause, SettledMember | None]:
         came = [members[name] for name in sorted(members.keys() - self._members.keys())]

@@ -44,17 +44,22 @@ def _costs(story: Story) -> Iterator[Number]:
     rows = story.rebalances
     if dead := [row.dead for row in rows if row.dead is not None]:
         longest = max(dead, key=lambda amount: amount.value)
-        yield Number("longest stop", amount_text(longest, span_text), longest.known)
+        text = amount_text(longest, span_text) + _share(len(dead), len(rows))
+        yield Number("longest stop", text, longest.known)
     if costs := [cost for row in rows if (cost := _cost(row)) is not None]:
         cost = _sum(costs)
-        of = "" if len(costs) == len(rows) else f" in {len(costs)} of {len(rows)} rebalances"
-        text = amount_text(cost, lambda value: f"{value:,.1f} ps{of}")
+        text = amount_text(cost, lambda value: f"{value:,.1f} ps") + _share(len(costs), len(rows))
         yield Number("partition-seconds without a consumer", text, cost.known)
     yield from _availability(story, [stop for row in rows for stop in row.stops])
     if again := [row.duplicates for row in rows if row.duplicates is not None]:
         records = _sum(again)
         text = amount_text(records, lambda value: f"{value:,.0f}")
         yield Number("records processed again", text, records.known)
+
+
+def _share(told: int, rows: int) -> str:
+    """The rebalances of which the sources tell a number, if these are not all."""
+    return "" if told == rows else f" in {told} of {rows} rebalances"
 
 
 def _cost(row: Rebalance) -> Amount | None:
