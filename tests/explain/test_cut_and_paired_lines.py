@@ -263,3 +263,27 @@ def test_a_rebalance_that_the_end_of_the_log_leaves_open_is_told() -> None:
     (found,) = (each for each in Explainer().feed_all(told).finish() if each.story.group == "g")
     assert names(found) == ["rebalance under way"]
     assert "9.0 s after its begin" in found.findings[0].says
+
+
+@pytest.mark.parametrize(
+    ("context", "client"),
+    [
+        ("clientId=a=b, groupId=g", "a=b"),
+        ("instanceId=i, clientId=c, groupId=g", "c"),
+        ("app, groupId=g", "app"),
+        ("... groupId=g", ""),
+    ],
+)
+def test_a_context_of_javas_client_is_read_also_without_some_of_its_parts(
+    context: str, client: str
+) -> None:
+    (event,) = events(f"INFO [Consumer {context}] (Re-)joining group")
+    assert (event.group, event.client) == ("g", client)
+
+
+def test_an_old_java_client_names_its_group_behind_a_failed_commit() -> None:
+    (event,) = events(
+        "Auto-commit of offsets {t-1=OffsetAndMetadata{offset=1, metadata=''}} failed for group g: "
+        "Commit cannot be completed since the group has already rebalanced"
+    )
+    assert (event.kind, event.group) == (Kind.COMMIT_FAILED, "g")

@@ -15,9 +15,11 @@ from kohort.explain.frames import Framed
 from kohort.explain.wordings.matching import Found
 
 _CONTEXT: Final = re.compile(
-    r"\[(?:Consumer|Worker|Producer|Streams) (?:instanceId=([^,\]]*), )?clientId=([^,\]]*), "
-    r"groupId=([^\]]*)\]"
+    r"\[(?:Consumer|Worker|Producer|Streams) (?:instanceId=([^,\]]*), )?"
+    r"(?:clientId=)?([^,\]]*?),? groupId=([^\]]*)\]"
 )
+"""People leave a part of the context out: ``[Consumer … groupId=g]``."""
+_ELIDED: Final = frozenset({"...", "…", "xxx", "XXX"})
 _RDKAFKA: Final = re.compile(r"(?:(?<=\|)[^|\[]*|[\w.-]+)#consumer-\d+\b")
 """librdkafka's name of a client; between its marks, the client id may have spaces."""
 _SPRING: Final = re.compile(r"([^\s:]+): partitions (?:assigned|revoked|lost):")
@@ -76,6 +78,7 @@ def _context(text: str) -> tuple[str, str, str] | None:
     if found is None:
         return None
     instance, client, group = found.groups()
+    client = "" if client in _ELIDED else client
     return plain(instance) if instance else "", client, plain(group)
 
 

@@ -44,6 +44,7 @@ JAVA: Final = (
     (Kind.JOIN_FAILED, "SyncGroup failed: <reason>"),
     (Kind.JOIN_FAILED, "Join group failed with <reason>"),
     (Kind.PROGRESS, "Finished assignment for group at generation <generation>: <plan>"),
+    (Kind.PROGRESS, "Finished assignment for group at generation <generation>:"),
     (Kind.SYNCED, "Joined group at generation <generation> with protocol version <version> and …"),
     (Kind.PROGRESS, "Rebalance started"),
     (Kind.LOST, "Giving away all assigned partitions as lost since <reason>"),
@@ -162,6 +163,7 @@ JAVA: Final = (
     (Kind.COMMIT_FAILED, "Synchronous auto-commit of offsets <offsets> failed: <reason>"),
     (Kind.COMMIT_FAILED, "Offset commit with offsets <offsets> failed…"),
     (Kind.COMMIT_FAILED, "Auto-commit of offsets <offsets> failed…"),
+    (Kind.COMMIT_FAILED, "Auto-commit of offsets <offsets> failed for group <group>: <reason>"),
     (Kind.LEAVING, "Member <member> sending LeaveGroup request to coordinator <node>"),
     (
         Kind.LEAVING,

@@ -318,6 +318,9 @@ LIBRDKAFKA: Final = (
             "Disconnected<reason>",
         )
     ),
+    # Errors that a callback of the application prints.
+    (Kind.COORDINATOR_LOST, "GroupCoordinator: <count> request(s) timed out: <reason>"),
+    (Kind.COORDINATOR_LOST, "GroupCoordinator: Disconnected<reason>"),
     # Requests, answers and states of the connection, with debug=protocol or debug=broker.
     (Kind.PROGRESS, "[thrd:GroupCoordinator]: GroupCoordinator<id>: …"),
     (Kind.PROGRESS, "[thrd:GroupCoordinator]: Broadcasting state change"),
