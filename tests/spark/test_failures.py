@@ -48,6 +48,16 @@ TEXTS = {
         ),
         "a process that reads or writes records ended (Python worker exited unexpectedly (crash",
     ),
+    "workers that do not start": (
+        STREAM.format(
+            TRACE.format(
+                "pyspark.errors.exceptions.captured.SparkException: \nError from python worker:\n"
+                "  Traceback (most recent call last):\n    daemon.manager()\n"
+                "  OSError: AF_UNIX path too long\nPYTHONPATH was:\n  /lib/pyspark.zip\n"
+            )
+        ),
+        "the Python of Spark's workers (PYSPARK_PYTHON) did not start: OSError: AF_UNIX path too",
+    ),
     "disk": (
         STREAM.format(
             TRACE.format("OSError: [Errno 28] No space left on device: '/lake/data/t/0/a.parquet'")
@@ -83,6 +93,33 @@ def test_a_sentence_of_kohort_goes_before_everything_around_it() -> None:
     )
     assert isinstance(wrong, ConfigError)
     assert str(wrong) == "no topic t"
+
+
+@pytest.mark.parametrize("module", ["kohort", "pyspark", "kohort.spark.source"])
+def test_a_python_of_workers_without_kohort_is_named_with_the_variable(module: str) -> None:
+    """Before the query, the error comes from Py4J; in a task, from the query."""
+    text = f"ModuleNotFoundError: No module named '{module}'"
+    for error in (
+        Py4JNetworkError(f"An error occurred while calling o1.load.\n{text})\nPYTHONPATH was:\n"),
+        StreamingQueryException(STREAM.format(TRACE.format(text))),
+    ):
+        found = explained(error)
+        assert isinstance(found, ConfigError)
+        assert str(found).startswith(f"the Python of Spark's workers has no module '{module}'; ")
+        assert "PYSPARK_PYTHON" in str(found)
+
+
+def test_a_python_of_workers_that_is_not_there_is_named() -> None:
+    text = 'java.io.IOException: Cannot run program "env/bin/python": error=2, No such file\n\tat'
+    found = explained(Py4JNetworkError(f"An error occurred while calling o1.load.\n: {text}"))
+    assert isinstance(found, ConfigError)
+    assert "cannot be run: there is no program env/bin/python; expected" in str(found)
+
+
+def test_an_error_of_a_call_of_java_is_told_without_the_call() -> None:
+    text = "An error occurred while calling o1.load.\n: java.lang.OutOfMemoryError: Java heap space"
+    found = explained(Py4JNetworkError(f"{text}\n\tat a.B"))
+    assert str(found) == f"Spark ended unexpectedly: OutOfMemoryError: Java heap space; {AGAIN}"
 
 
 def test_an_error_of_a_task_without_a_message_of_its_own_is_the_last_line_of_its_trace() -> None:

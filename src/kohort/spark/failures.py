@@ -33,11 +33,17 @@ _FULL: Final = re.compile(
 _REFUSED: Final = re.compile(
     _PLACE + r"(?:Permission denied|Read-only file system)(?:: '(?P<other>[^'\n]+)')?"
 )
+_NO_MODULE: Final = re.compile(r"No module named '((?:kohort|pyspark|py4j|pyarrow)\b[^']*)'")
+_NO_PROGRAM: Final = re.compile(r'Cannot run program "([^"\n]*python[^"\n]*)"')
+_NO_WORKER: Final = re.compile(
+    r"Error from python worker:\n(?:[^\n]*\n)*?\s*([^\n]+)\n\s*PYTHONPATH was:"
+)
 _NO_ACL: Final = "_AUTHORIZATION_FAILED ("
 _TASK_ENDED: Final = re.compile(r"Python worker exited unexpectedly \([^)]*\)")
 _SOURCE_ENDED: Final = re.compile(
     r"terminated with exception: ((?:Broken pipe|Connection reset|Socket closed)[^\n]*|null)"
 )
+_CALL: Final = re.compile(r"An error occurred while calling \S+\n: (?:[\w$]+\.)*")
 _ABOUT_THE_JVM: Final = re.compile(r"\n=== Streaming Query|JVM stacktrace|\n\tat ")
 _FRAME: Final = re.compile(
     r"\[STREAM_FAILED\] Query \[[^]]*\] terminated with exception: |\s*SQLSTATE: \w+"
@@ -78,17 +84,33 @@ def explained(error: Exception, java_status: int | None = None) -> KohortError:
     text = str(error)
     if java_status is not None:
         return PipelineFailed(f"Spark's Java process {_how(java_status)}: {AGAIN}")
+    wrong = _wrong_settings(text)
+    if wrong is not None:
+        return ConfigError(wrong)
     if not isinstance(error, StreamingQueryException):
-        return PipelineFailed(f"Spark ended unexpectedly: {_first_line(text)}; {AGAIN}")
+        told = _about_process(text) or f"{_first_line(_CALL.sub('', text))}; {AGAIN}"
+        return PipelineFailed(f"Spark ended unexpectedly: {told}")
     if _LATE in text:
         return PythonLate(_first_line(text))
-    configured = _CONFIG_ERROR.findall(text)
-    if configured:
-        return ConfigError(configured[-1].strip())
     told = f"the query stopped: {_sentence(text)}"
     if _FULL.search(text):
         return NoSpace(told)
     return NoRight(told) if _REFUSED.search(text) or _NO_ACL in text else PipelineFailed(told)
+
+
+def _wrong_settings(text: str) -> str | None:
+    """The mistake in the arguments or the environment; None if there is none."""
+    told = _CONFIG_ERROR.findall(text)
+    if told:
+        return str(told[-1]).strip()
+    missing, absent = _NO_MODULE.search(text), _NO_PROGRAM.search(text)
+    wrong = (missing and f"has no module {missing[1]!r}") or (
+        absent and f"cannot be run: there is no program {absent[1]}"
+    )
+    return wrong and (
+        f"the Python of Spark's workers {wrong}; expected this version of kohort[spark] in the "
+        "Python that PYSPARK_PYTHON names, on each host: install it there, or unset PYSPARK_PYTHON"
+    )
 
 
 def _sentence(text: str) -> str:
@@ -128,6 +150,9 @@ def _place(found: re.Match[str]) -> str | None:
 
 
 def _about_process(text: str) -> str | None:
+    unborn = _NO_WORKER.search(text)
+    if unborn is not None:
+        return f"the Python of Spark's workers (PYSPARK_PYTHON) did not start: {unborn[1]}: {AGAIN}"
     crashed = _TASK_ENDED.search(text)
     if crashed is not None:
         return f"a process that reads or writes records ended ({crashed[0]}){_KILLED}: {AGAIN}"

@@ -86,9 +86,12 @@ def default_settings(master: str) -> dict[str, str]:
     """The settings that a session has unless others are given.
 
     Executors on other hosts reach the driver by the name of its host, those of a ``local`` master
-    by the loopback address.
+    by the loopback address. A container of YARN has a temporary folder with a long path, and the
+    path of a socket in the file system has at most 107 bytes.
     """
     chosen = {"spark.driver.extraJavaOptions": DRIVER_JAVA_OPTIONS, **DEFAULTS}
+    if master.startswith("yarn"):
+        chosen["spark.python.unix.domain.socket.enabled"] = "false"
     return {**chosen, **_LOOPBACK} if master.startswith("local") else chosen
 
 

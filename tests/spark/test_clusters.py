@@ -1,7 +1,7 @@
-"""Pipelines on a Spark standalone cluster: a master, two workers, drivers on several hosts.
+"""Pipelines on a Spark standalone cluster and on YARN: two nodes, drivers on several hosts.
 
 The drivers have different names of hosts. The table is a shared directory, its ledger is in
-PostgreSQL or in the Delta table. Executors get their Python from an archive, as on YARN.
+PostgreSQL or in the Delta table. Executors get their Python from an archive.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, Protocol
 
 import psutil
 import pytest
@@ -30,6 +30,7 @@ from tests.spark.conftest import PATIENCE_S, Feed
 from tests.spark.delta_world import rows_of
 from tests.spark.postgres_server import postgres_server
 from tests.spark.test_applications import command, numbered, wait_for
+from tests.spark.yarn_cluster import YarnCluster
 
 from kohort.host.identity import VARIABLE
 from kohort.host.java import find_java, spark_java_home
@@ -45,10 +46,6 @@ pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.timeout(1200)]
 _DEPLOY = "org.apache.spark.deploy"
 NAMES = ("a", "b")
 EVENTS = ("kill", "executor", "worker", "end")
-_SMALL = (
-    "spark.cores.max=1", "spark.executor.memory=512m", "spark.executor.cores=1",
-    "spark.driver.host=127.0.0.1",
-)  # fmt: skip
 
 
 def kill_tree(process: subprocess.Popen[str]) -> None:
@@ -58,14 +55,35 @@ def kill_tree(process: subprocess.Popen[str]) -> None:
     process.wait()
 
 
-class Cluster:
-    """A master and its workers, as processes."""
+class Cluster(Protocol):
+    """A cluster of Spark or of YARN; see `YarnCluster`."""
+
+    url: str
+    settings: Sequence[str]
+    environment: Mapping[str, str]
+    processes: list[subprocess.Popen[str]]
+
+    def executors(self) -> list[psutil.Process]:
+        """The executors of all applications."""
+
+    def homes(self) -> set[str]:
+        """The applications that ran executors on the nodes."""
+
+
+class Standalone:
+    """A master of Spark and its workers, as processes."""
+
+    settings: Sequence[str] = (
+        "spark.cores.max=1", "spark.executor.memory=512m", "spark.executor.cores=1",
+        "spark.driver.host=127.0.0.1",
+    )  # fmt: skip
+    environment: Mapping[str, str] = {}
 
     def __init__(self, folder: Path) -> None:
         self.url = f"spark://127.0.0.1:{free_ports(1)[0]}"
         self._folder = folder
         self._workers = 0
-        self._environment = os.environ | {
+        self._variables = os.environ | {
             "JAVA_HOME": str(spark_java_home(find_java())),
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_DAEMON_MEMORY": "256m",
@@ -89,7 +107,7 @@ class Cluster:
                     str(spark_class), f"{_DEPLOY}.{program}",
                     "--host", "127.0.0.1", "--webui-port", "0", *more,
                 ],
-                stdout=log, stderr=log, text=True, env=self._environment,
+                stdout=log, stderr=log, text=True, env=self._variables,
             )  # fmt: skip
         self.processes.append(process)
 
@@ -110,7 +128,7 @@ class Cluster:
         ]
 
     def homes(self) -> set[str]:
-        """The applications that ran executors on the workers."""
+        """The applications that ran executors on the nodes."""
         return {path.name for path in self._folder.glob("worker-*/app-*")}
 
     @property
@@ -121,8 +139,8 @@ class Cluster:
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    cluster = Cluster(tmp_path_factory.mktemp("cluster"))
+def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
+    cluster = Standalone(tmp_path_factory.mktemp("cluster"))
     try:
         cluster.add_worker()
         cluster.add_worker()
@@ -131,6 +149,18 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     finally:
         for process in reversed(cluster.processes):
             kill_tree(process)
+
+
+@pytest.fixture(scope="module")
+def yarn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[YarnCluster]:
+    cluster = YarnCluster(tmp_path_factory.mktemp("yarn"))
+    try:
+        yield cluster
+    finally:
+        (process,) = cluster.processes
+        kill_tree(process)
+        assert process.stdin is not None
+        process.stdin.close()
 
 
 class Applications:
@@ -160,13 +190,14 @@ class Applications:
             self.source, self.table, "SELECT value FROM records",
             *("--master", self._cluster.url, "--name", name, "--limit", "500"),
             *("--set", "session.timeout.ms=6000", "--set", "heartbeat.interval.ms=500"),
-            *(word for setting in _SMALL for word in ("--conf", setting)),
+            *(word for setting in self._cluster.settings for word in ("--conf", setting)),
             *("--conf", f"spark.archives={self._archive}#env"),
         )  # fmt: skip
         with self.log(name).open("a") as log:
             self.running[name] = subprocess.Popen(
                 arguments, stdout=log, stderr=log, text=True,
-                env=os.environ | {VARIABLE: f"host-of-{name}", "PYSPARK_PYTHON": "env/bin/python"},
+                env=os.environ | self._cluster.environment
+                | {VARIABLE: f"host-of-{name}", "PYSPARK_PYTHON": "env/bin/python"},
                 cwd=self.table.parent,
             )  # fmt: skip
 
@@ -200,9 +231,11 @@ def ends_of(source: Feed) -> dict[int, int]:
     return {p: len(records) for p, records in source.records.items()}
 
 
+@pytest.mark.parametrize("kind", ["standalone", "yarn"])
 def test_applications_are_added_killed_and_bounced_and_each_record_lands_once(
-    feed: Callable[..., Any], cluster: Cluster, tmp_path: Path
+    feed: Callable[..., Any], request: pytest.FixtureRequest, tmp_path: Path, kind: str
 ) -> None:
+    cluster: Cluster = request.getfixturevalue(kind)
     source, table, before = feed(4, numbered(2_000)), tmp_path / "table", cluster.homes()
     group = Applications(cluster, source, table)
     with postgres_server() as server:
@@ -229,25 +262,29 @@ def test_applications_are_added_killed_and_bounced_and_each_record_lands_once(
                 group.wait(lambda: owners() == 2, "a share of the application that came back")
                 source.put(numbered(2_000))
                 group.wait(done, "the last records")
+                for executor in cluster.executors():
+                    executor.kill()
+                source.put(numbered(2_000))
+                group.wait(done, "the records after the loss of all executors")
                 group.end("b")
         finally:
             group.kill_all()
         verdict = verify(table, source.settings)
         assert verdict.ok, verdict
         with closing(open_ledger(table)) as reader:
-            assert sum(row.rows for row in reader.manifest()) == 6_000
-    assert len(cluster.homes() - before) == 3, "three applications ran executors on the workers"
+            assert sum(row.rows for row in reader.manifest()) == 8_000
+    assert len(cluster.homes() - before) == 3, "three applications ran executors on the nodes"
     assert all(psutil.pid_exists(process.pid) for process in cluster.processes)
 
 
 @pytest.mark.parametrize("seed", range(2))
 def test_drawn_kills_of_drivers_executors_and_workers_lose_and_double_nothing(
-    feed: Callable[..., Any], cluster: Cluster, tmp_path: Path, seed: int
+    feed: Callable[..., Any], standalone: Standalone, tmp_path: Path, seed: int
 ) -> None:
     """The judge reads the Delta table by its specification, and knows the records."""
     random = Random(seed)
     source, table = feed(4, numbered(1_000)), tmp_path / "table"
-    group = Applications(cluster, source, table)
+    group = Applications(standalone, source, table)
     told: list[str] = []
     try:
         for name in NAMES:
@@ -258,10 +295,10 @@ def test_drawn_kills_of_drivers_executors_and_workers_lose_and_double_nothing(
             event, name = random.choice(EVENTS), random.choice(NAMES)
             told.append(f"{event} {name}")
             if event == "worker":
-                cluster.bounce_worker(random.randrange(2))
+                standalone.bounce_worker(random.randrange(2))
             elif event == "executor":
-                group.wait(lambda: bool(cluster.executors()), "an executor")
-                random.choice(cluster.executors()).kill()
+                group.wait(lambda: bool(standalone.executors()), "an executor")
+                random.choice(standalone.executors()).kill()
             elif event == "end" and "batch" in group.log(name).read_text():
                 group.end(name)
                 group.start(name)
