@@ -4,8 +4,9 @@
 join again at once, each with 100 B of metadata and 100 B of assignment; the time runs from the
 first written JoinGroup to the last answered SyncGroup; ``bench.floor`` has the floor. *Commits*:
 100 members of one group commit one partition each, in a closed loop; kohort answers after an
-fdatasync, Kafka without one. *Memory*: the bytes of a connection, and of a member, in the server.
-*Calm*: heartbeats of another group while 5,000 members rebalance.
+fdatasync, Kafka without one; ``bench.floor`` has floors with and without a sync. *Memory*: the
+bytes of a connection, and of a member, in the server. *Calm*: heartbeats of another group while
+5,000 members rebalance.
 
 Each member has a connection, frames are prepared, each answer is compared. All servers warm up
 until they stop getting faster, then take turns. The load is one process, each server another one;
@@ -133,6 +134,9 @@ def commits(options: argparse.Namespace, most: int) -> Rows:
     with contextlib.ExitStack() as stack:
         peers = list(reversed(stack.enter_context(servers(options))))
         seats = {peer: committing(stack, peer) for peer in peers}
+        for kind in ("synced", "commits"):
+            peers.insert(0, floor := stack.enter_context(floor_server(kind)))
+            seats[floor] = answered(stack, floor, seats[peers[-1]])
         rounds: dict[Peer, list[CommitRound]] = {peer: [] for peer in peers}
         warm_ups = {
             peer: warm(partial(commit_cost, peer, seats[peer], options.seconds)) for peer in peers
@@ -140,7 +144,7 @@ def commits(options: argparse.Namespace, most: int) -> Rows:
         for _ in range(options.rounds):
             for peer in peers:
                 rounds[peer].append(commit_round(peer, seats[peer], options.seconds))
-    kafka_rate = 0.0
+    rates: dict[str, float] = {}
     for peer in peers:
         latencies = [took for one in rounds[peer] for took in one.latencies]
         rate = statistics.median(len(one.latencies) / one.elapsed_s for one in rounds[peer])
@@ -157,14 +161,13 @@ def commits(options: argparse.Namespace, most: int) -> Rows:
             ),
             "p50_ms": round(cuts[49] * 1e3, 2),
             "p99_ms": round(cuts[98] * 1e3, 2),
-            "synced": peer.name == "kohort",
+            "synced": peer.name in ("kohort", "floor, synced"),
             "warm_up_rounds": warm_ups[peer],
         }
         if peer.name == "kohort":
             row |= {"goal_per_s": COMMITS_GOAL, "goal_met": rate >= COMMITS_GOAL}
-            row |= {"times_kafka": round(rate / kafka_rate, 2)} if kafka_rate else {}
-        else:
-            kafka_rate = rate
+            row |= {f"times_{name}": round(rate / other, 2) for name, other in rates.items()}
+        rates[peer.name] = rate
         yield row
 
 
@@ -186,6 +189,15 @@ def committing(stack: contextlib.ExitStack, peer: Peer) -> Committing:
         )
         for number, seat in enumerate(members.seats)
     }
+
+
+def answered(stack: contextlib.ExitStack, floor: Peer, like: Committing) -> Committing:
+    """Connections to a floor, with the requests of ``like`` and the floor's one answer."""
+    made: Committing = {}
+    for _, frame, _ in like.values():
+        sock = stack.enter_context(heartbeat.connect(floor))
+        made[sock.fileno()] = sock, frame, frames.COMMITTED
+    return made
 
 
 class CommitRound(NamedTuple):

@@ -1,21 +1,29 @@
 """Servers that do the least work for a request: the floor of a server on kohort's kind of loop.
 
-*Constant* answers each read with a constant. *Group* lets the members of one group join and sync.
-It cuts frames, looks at the kind of a request, parks the request until all have joined or the
-leader has synced, and answers with bytes that it prepared in the first round. It checks nothing
-and keeps no log.
+*Constant* answers each read with a constant. *Commits* and *synced* answer with bytes of the size
+of an answer to a commit; *synced* first appends the requests to a file and syncs it in a thread,
+and the requests that arrive during a sync share the next one, as in the broker. *Group* lets the
+members of one group join and sync. It cuts frames, looks at the kind of a request, parks the
+request until all have joined or the leader has synced, and answers with bytes that it prepared in
+the first round. It checks nothing and keeps no log.
 
     python -m bench.floor              # constant; prints its port
+    python -m bench.floor commits
+    python -m bench.floor synced
     python -m bench.floor 5000         # a group of 5,000 members
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import struct
 import sys
+import tempfile
 from collections.abc import Callable
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, BinaryIO
 
 from bench import frames
 
@@ -24,6 +32,9 @@ from kohort.cli.broker import runner
 JOIN, SYNC = 11, 14
 UNKNOWN_MEMBER = 25
 _MEMBER_ID_BYTES = 40
+ANSWERS = {"constant": frames.HEARTBEAT_OK, "commits": frames.COMMITTED}
+LOG_GROWS = 256 * 1024
+"""Bytes that the log's file gets at a time, as the broker's."""
 
 
 class Wire(asyncio.Protocol):
@@ -35,11 +46,66 @@ class Wire(asyncio.Protocol):
 
 
 class Constant(Wire):
-    """Answers each read with the answer to a heartbeat."""
+    """Answers each read with the same bytes."""
+
+    def __init__(self, answer: bytes) -> None:
+        self.answer = answer
 
     def data_received(self, data: bytes) -> None:
         """Answer a read."""
-        self.transport.write(frames.HEARTBEAT_OK)
+        self.transport.write(self.answer)
+
+
+class Log:
+    """A file, and the connections that wait for its next sync."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.file = file.fileno()
+        self.size = 0
+        self.requests: list[bytes] = []
+        self.waiting: list[Any] = []
+        self.busy = False
+        self.loop = asyncio.get_running_loop()
+        self.thread = ThreadPoolExecutor(1)
+
+    def take(self, transport: Any, data: bytes) -> None:
+        """A request waits for the next sync."""
+        self.requests.append(data)
+        self.waiting.append(transport)
+        if not self.busy:
+            self.busy = True
+            self.loop.call_soon(self.sync)
+
+    def sync(self) -> None:
+        """Append what waits, sync it, then answer it."""
+        waiting, self.waiting = self.waiting, []
+        data = b"".join(self.requests)
+        self.requests.clear()
+        if self.size % LOG_GROWS + len(data) >= LOG_GROWS or not self.size:
+            os.pwrite(self.file, bytes(2 * LOG_GROWS), self.size)
+        os.pwrite(self.file, data, self.size)
+        self.size += len(data)
+        done = self.loop.run_in_executor(self.thread, os.fdatasync, self.file)
+        done.add_done_callback(lambda _: self.answer(waiting))
+
+    def answer(self, waiting: list[Any]) -> None:
+        """Answer the requests that are on disk, and sync those that arrived meanwhile."""
+        for transport in waiting:
+            transport.write(frames.COMMITTED)
+        self.busy = bool(self.waiting)
+        if self.busy:
+            self.sync()
+
+
+class Synced(Wire):
+    """Answers each read when it is on disk."""
+
+    def __init__(self, log: Log) -> None:
+        self.log = log
+
+    def data_received(self, data: bytes) -> None:
+        """Pass a read to the log."""
+        self.log.take(self.transport, data)
 
 
 class Group:
@@ -167,9 +233,20 @@ async def serve(make: Callable[[], Wire]) -> None:
     await server.serve_forever()
 
 
+async def serve_synced() -> None:
+    """Serve with a log in the temporary folder."""
+    with tempfile.TemporaryFile(buffering=0) as file:
+        log = Log(file)
+        await serve(lambda: Synced(log))
+
+
 def main() -> None:
-    if len(sys.argv) == 1:
-        runner(serve(Constant))
+    kind = sys.argv[1] if len(sys.argv) > 1 else "constant"
+    if kind in ANSWERS:
+        runner(serve(partial(Constant, ANSWERS[kind])))
+        return
+    if kind == "synced":
+        runner(serve_synced())
         return
     group = Group(int(sys.argv[1]))
     runner(serve(lambda: Member(group)))

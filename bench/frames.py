@@ -86,6 +86,10 @@ def committed(topic: str, partition: int) -> bytes:
     return struct.pack(">i", len(body)) + body
 
 
+COMMITTED = committed("a-topic-with-a-name-of-as-many-bytes-as-fresh", 0)
+"""The answer of the floor to a commit: of the usual size."""
+
+
 def synced(assignment: bytes) -> bytes:
     """The answer to a ``sync``, with the member's assignment."""
     body = struct.pack(">iih", CORRELATION_ID, 0, 0) + data(assignment)

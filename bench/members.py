@@ -24,7 +24,7 @@ ANSWER_S = 60
 """Longest wait for the next answer on any connection."""
 
 AT_ONCE = 500
-"""Members that ask for an id before their answers are read."""
+"""Members that connect, or ask for an id, before an answer is read."""
 
 READ_BYTES = 1 << 16
 """Bytes of one read. The system maps a buffer of a megabyte anew for each read."""
@@ -101,7 +101,12 @@ class Members:
     def __init__(self, stack: contextlib.ExitStack, peer: Peer, group: str, count: int) -> None:
         self.peer = peer
         self.group = group
-        self.seats = [Seat(stack.enter_context(connect(peer)), group) for _ in range(count)]
+        self.seats: list[Seat] = []
+        for first in range(0, count, AT_ONCE):
+            for _ in range(min(AT_ONCE, count - first)):
+                self.seats.append(Seat(stack.enter_context(connect(peer)), group))
+            # The answer shows that the server has accepted all of them. A full backlog costs 1 s.
+            ask(self.seats[-1].sock, frames.find_coordinator(group))
         self._poller = select.epoll()
         stack.callback(self._poller.close)
         self._by_fd = {seat.sock.fileno(): seat for seat in self.seats}

@@ -72,13 +72,14 @@ def own_broker(*settings: str) -> Iterator[Peer]:
 
 
 @contextlib.contextmanager
-def floor_server(members: int | None = None) -> Iterator[Peer]:
-    """A server of ``bench.floor``: constant answers, or a group of so many members."""
-    command = [sys.executable, "-m", "bench.floor", *([] if members is None else [str(members)])]
+def floor_server(kind: str | int = "constant") -> Iterator[Peer]:
+    """A server of ``bench.floor``: of that name, or a group of so many members."""
+    command = [sys.executable, "-m", "bench.floor", str(kind)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
     try:
         assert process.stdout is not None
-        yield Peer("floor", "127.0.0.1", int(process.stdout.readline()), process.pid)
+        name = "floor, synced" if kind == "synced" else "floor"
+        yield Peer(name, "127.0.0.1", int(process.stdout.readline()), process.pid)
     finally:
         process.terminate()
         process.wait(timeout=30)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import resource
+import selectors
+import socket
 import struct
+import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import cast
 
 import pytest
@@ -208,3 +213,33 @@ def test_time_in_which_the_broker_slept_is_no_idle_time() -> None:
     # It was silent for about 50 s before the broker slept; 30 s are left, and one interval.
     assert closed_at
     assert 1_025 <= closed_at[0] <= 1_050
+
+
+def test_300_clients_connect_while_the_broker_is_busy() -> None:
+    """They wait in the backlog. If it were full, the system would try again after 1 s, then 3 s."""
+    if int(Path("/proc/sys/net/core/somaxconn").read_text(encoding="ascii")) < 300:
+        pytest.skip("this machine limits the backlog")
+    busy, done = threading.Event(), threading.Event()
+
+    def work() -> None:
+        busy.set()
+        done.wait(60)
+
+    with EmbeddedBroker() as broker, contextlib.ExitStack() as stack:
+        stack.callback(done.set)
+        loop_of(broker)._loop.call_soon_threadsafe(work)
+        assert busy.wait(30)
+        waiting = selectors.DefaultSelector()
+        stack.callback(waiting.close)
+        host, port = broker.bootstrap_servers.rsplit(":", 1)
+        for _ in range(300):
+            client = stack.enter_context(socket.socket())
+            client.setblocking(False)
+            client.connect_ex((host, int(port)))
+            waiting.register(client, selectors.EVENT_WRITE)
+        end = time.monotonic() + 30
+        while waiting.get_map() and time.monotonic() < end:
+            for key, _ in waiting.select(1):
+                waiting.unregister(key.fileobj)
+        assert not waiting.get_map()
+        assert not done.is_set()

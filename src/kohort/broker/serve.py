@@ -30,7 +30,7 @@ from kohort.broker.limits import (
     CLOCK_CHECK_MS,
     STOP_GRACE_SECONDS,
 )
-from kohort.broker.listener import Gate, advertised_address, bind, connections_that_fit
+from kohort.broker.listener import BACKLOG, Gate, advertised_address, bind, connections_that_fit
 from kohort.broker.nodes import Address, Node, Nodes, addresses_from, advertised_addresses
 from kohort.broker.producing import Producing
 from kohort.broker.service import Dispatcher
@@ -319,7 +319,9 @@ class BrokerServer:
         for sock, known in zip(sockets, self._nodes, strict=True):
             settings = replace(self.settings, node_id=known.node_id)
             node = replace(state, node_id=known.node_id, settings=settings)
-            servers.append(await loop.create_server(partial(make, node), sock=sock))
+            # Without the argument the loop would set the backlog to 100.
+            create = loop.create_server(partial(make, node), sock=sock, backlog=BACKLOG)
+            servers.append(await create)
         self._down.push_async_callback(self._let_go, servers, sockets)
 
     def _take_leftovers_away(

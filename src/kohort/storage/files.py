@@ -135,8 +135,10 @@ class RealFile:
 
     def allocate(self, position: int, length: int) -> None:
         """Extend the file to ``position + length`` with zeros if it is shorter."""
-        if hasattr(os, "posix_fallocate"):
-            os.posix_fallocate(self._fd, position, length)
+        # Written zeros: a sync of space from posix_fallocate takes twice as long (ADR 0008).
+        size = self.size()
+        if position + length > size:
+            self.pwrite((bytes(position + length - size),), size)
 
     def truncate(self, size: int) -> None:
         """Cut the file to ``size`` bytes."""
