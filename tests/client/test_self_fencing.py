@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,9 @@ import pytest
 from tests.client.stage import Feeder, topic
 from tests.client.test_recorded_lives import ROOT, consumer_of, judge, poll_all, told
 
+from kohort import Consumer
 from kohort.broker.embedded import EmbeddedBroker
+from kohort.client.admin import Admin
 from kohort.history.checker import Verdict
 from kohort.model.client_facts import CallbackEnded, CallbackKind, RecordsDelivered
 from kohort.storage.fact_files import read_histories
@@ -39,6 +42,17 @@ def since_it_woke(history: Path) -> list[RecordsDelivered | CallbackEnded]:
     return found
 
 
+def new_commits(admin: Admin, other: Consumer) -> Callable[[], bool]:
+    """Whether the group has newer commits now for the partitions that the other does not own."""
+    before = admin.committed("recorded")
+
+    def found() -> bool:
+        now, mine = admin.committed("recorded"), other.assignment()
+        return any(at != before.get(tp) for tp, at in now.items() if tp not in mine)
+
+    return found
+
+
 @pytest.mark.slow
 def test_stopped_process_calls_on_lost_before_it_hands_out_records(
     tmp_path: Path,
@@ -52,6 +66,7 @@ def test_stopped_process_calls_on_lost_before_it_hands_out_records(
         EmbeddedBroker(history=tmp_path / "broker.jsonl", **settings) as broker,
         topic(broker.bootstrap_servers, PARTITIONS) as name,
         Feeder(broker.bootstrap_servers, name, PARTITIONS),
+        Admin(bootstrap_servers=broker.bootstrap_servers) as admin,
     ):
         command = [sys.executable, "-m", "tests.client.recorded_consumer"]
         process = subprocess.Popen(
@@ -65,17 +80,17 @@ def test_stopped_process_calls_on_lost_before_it_hands_out_records(
             assert process.stdout.readline() == "read\n"
             with consumer_of(broker.bootstrap_servers, files[1]) as other:
                 other.subscribe([name])
-                poll_all([other], 20, lambda: len(other.assignment()) == PARTITIONS // 2)
+                poll_all([other], 60, lambda: len(other.assignment()) == PARTITIONS // 2)
                 process.send_signal(signal.SIGSTOP)
                 stopped_at = time.monotonic()
-                poll_all([other], 20, lambda: len(other.assignment()) == PARTITIONS)
+                poll_all([other], 60, lambda: len(other.assignment()) == PARTITIONS)
                 assert time.monotonic() - stopped_at > SESSION_MS / 1_000 - 1
                 poll_all([other], 0.5)
                 process.send_signal(signal.SIGCONT)
-                poll_all([other], 20, lambda: len(other.assignment()) == PARTITIONS // 2)
-                poll_all([other], 1)
+                poll_all([other], 60, lambda: len(other.assignment()) == PARTITIONS // 2)
+                poll_all([other], 60, new_commits(admin, other))
                 process.send_signal(signal.SIGTERM)
-                process.communicate(timeout=20)
+                process.communicate(timeout=60)
                 poll_all([other], 0.5)
         finally:
             process.kill()
