@@ -169,7 +169,10 @@ class BrokerLoop:
         earlier ones are served.
         """
         session.heard = True
-        now = self.now()
+        now = monotonic_now()
+        if now - self._last_seen > TICK_MICROS:
+            now = self.now()
+        self._last_seen = now
         reply = None if session.put_off else self._engine.beat(session.line, data, now)
         if reply is not None:
             # A known heartbeat has no other output and sets no earlier deadline.
@@ -178,16 +181,14 @@ class BrokerLoop:
                 self._turn(self._engine.advance(now))
         elif self._put_off or now > self._turn_ends:
             self._put_off_for(session, data)
+        elif (write := self._engine.commit_again(session.line, data, now)) is not None:
+            self._journal.write(write)
+            if not self._settling:
+                self._settle_soon()
         else:
             self._received(session, data, now)
 
     def _received(self, session: Session, data: memoryview | bytes, now: Instant) -> None:
-        write = self._engine.commit_again(session.line, data, now)
-        if write is not None:
-            self._journal.write(write)
-            if not self._settling:
-                self._settle_soon()
-            return
         outputs = self._engine.received(session.conn, data, now)
         output = outputs[0] if len(outputs) == 1 else None
         if type(output) is Transmit and output.conn == session.conn:

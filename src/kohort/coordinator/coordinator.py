@@ -135,11 +135,11 @@ class Coordinator:
         """The effects of ``handle`` for the ``Appended`` of each ticket, one after another."""
         registry = self._registry
         registry.now = now
-        none_due = registry.deadlines.none_due
+        none_due, writes = registry.deadlines.none_due, registry.writes
         for ticket in tickets:
             if not none_due(now):
                 self._fire_due(now)
-            _write_of(registry, ticket).stored(registry, ticket)
+            (writes.pop(ticket, None) or _write_of(registry, ticket)).stored(registry, ticket)
         return registry.take_effects()
 
     def heartbeat_handle(self, event: Heartbeat) -> liveness.HeartbeatHandle | None:

@@ -84,10 +84,9 @@ def commit_again(
         return None
     member.commits_over = connection
     now = registry.time_of_day()
-    offsets = {
-        tp: CommittedOffset(offset, epoch, metadata, now, None)
-        for (tp, epoch, metadata), offset in zip(handle.places, numbers, strict=True)
-    }
+    offsets = {}  # by a loop: a comprehension is a call, and most commits have one partition
+    for (tp, epoch, metadata), offset in zip(handle.places, numbers, strict=True):
+        offsets[tp] = CommittedOffset(offset, epoch, metadata, now, None)
     group.offsets.send(offsets)
     write = CommitWrite(group, token, handle.event, offsets, _NO_ERRORS, handle.answer)
     return registry.note(write), offsets.values()

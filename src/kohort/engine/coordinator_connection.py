@@ -184,10 +184,11 @@ class Connection(ServerConnection):
         handle, coordinates = commit.handle, self.coordinates
         if handle is None or (numbers := commit.values(data)) is None:
             return None
-        if not all(map(knows, commit.partitions)) or not (
-            coordinates is None or coordinates(commit.event.group_id)
-        ):
+        if coordinates is not None and not coordinates(commit.event.group_id):
             return None
+        for partition in commit.partitions:  # usually one: a loop costs less than ``all``
+            if not knows(partition):
+                return None
         self.commits_read = 0
         return commit, handle, numbers
 

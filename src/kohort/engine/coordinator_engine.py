@@ -211,7 +211,7 @@ class CoordinatorEngine:
             return None
         known.receive_known(token, commit.route, numbers[0])
         self._owed[token] = (known, commit.header.api_version, (commit, numbers[0]))
-        return commit.write(*stored, self._wall(now))
+        return commit.write(*stored)
 
     @property
     def has_more(self) -> bool:

@@ -125,12 +125,13 @@ class KnownCommit(Shape):
         if handle is not None and written is not None:
             self.handle, self._written = handle, written
 
-    def write(self, ticket: Ticket, offsets: Iterable[CommittedOffset], wall: WallMillis) -> Write:
+    def write(self, ticket: Ticket, offsets: Iterable[CommittedOffset]) -> Write:
         """The write of a later commit; only with a handle."""
-        _, partition, keys, _, size = self._written
-        records = [
-            (key, offset_value(offset)) for (key, _), offset in zip(keys, offsets, strict=True)
-        ]
+        _, partition, keys, wall, size = self._written
+        records = []  # by a loop, as in ``commit_again``
+        for (key, _), offset in zip(keys, offsets, strict=True):
+            records.append((key, offset_value(offset)))
+            wall = offset.commit_timestamp
         return _make(Write, (ticket, partition, tuple(records), wall, size))
 
     def response(self, answer: Answer, correlation_id: int) -> bytes | None:

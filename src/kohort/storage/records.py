@@ -253,19 +253,16 @@ def _encoded(record: Record, timestamp_delta: int, offset_delta: int) -> bytes:
         if known + long < _SHORT and offset_delta < _SMALL > timestamp_delta >= 0:
             # As most records of the broker's own: small numbers, no calls.
             small = _SMALL_VARINTS
-            body = b"".join(
-                (
-                    b"\x00",
-                    small[timestamp_delta],
-                    small[offset_delta],
-                    small[known],
-                    key,
-                    small[long],
-                    value,
-                    _NO_HEADERS,
-                )
+            ago, place, first, second = (
+                small[timestamp_delta],
+                small[offset_delta],
+                small[known],
+                small[long],
             )
-            return small[len(body)] + body
+            size = 2 + len(ago) + len(place) + len(first) + known + len(second) + long
+            return b"".join(
+                (small[size], b"\x00", ago, place, first, key, second, value, _NO_HEADERS)
+            )
     body = b"".join(
         (
             b"\x00",  # attributes of a record: none defined
