@@ -159,6 +159,14 @@ def test_a_file_that_is_no_log_is_told_and_the_others_are_explained(
     assert "No line tells anything about a group." in alone.stdout
 
 
+def test_many_empty_files_share_a_sentence(tmp_path: Path, story: Path) -> None:
+    paths = [tmp_path / f"segment-{number}.log" for number in range(5)]
+    for path in paths:
+        path.touch()
+    told = run(*paths, story)
+    assert told.stderr == f"note: 5 files are empty, the first one is {paths[0]}\n"
+
+
 def test_lines_of_two_writers_in_one_another_and_a_cut_line_are_told(tmp_path: Path) -> None:
     """A line that a second writer tore, one that ends within a character, one without an end."""
     torn = STORY[0][:120] + STORY[1] + STORY[0][120:]

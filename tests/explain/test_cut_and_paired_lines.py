@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from time import process_time
 
 import pytest
 from tests.explain.test_copied_logs import NEXT, RDKAFKA, events
@@ -287,3 +288,17 @@ def test_an_old_java_client_names_its_group_behind_a_failed_commit() -> None:
         "Commit cannot be completed since the group has already rebalanced"
     )
     assert (event.kind, event.group) == (Kind.COMMIT_FAILED, "g")
+
+
+@pytest.mark.parametrize("count", [2, 100])
+def test_objects_in_a_list_of_an_export_are_read_each(count: int) -> None:
+    """The answer of a service for logs: one object around all, longer than a record may be."""
+    export = {"events": [{"timestamp": 1_772_366_400_000, "message": json.dumps(KAFKAJS)}] * count}
+    found = events(*json.dumps(export, indent=4).splitlines(), NEXT)
+    assert [event.group for event in found] == ["orders"] * count + ["other"]
+
+
+def test_brackets_without_an_end_cost_no_seconds() -> None:
+    begun = process_time()
+    assert events(*(" " * (n % 300) + "{" for n in range(10_000))) == []
+    assert process_time() - begun < 10

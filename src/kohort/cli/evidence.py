@@ -67,13 +67,22 @@ def read_sources(
     return logs
 
 
+_EMPTY: Final = " is empty"
+_MOST_EMPTY: Final = 3
+"""Most segments of the offsets topic are empty: more empty files share a sentence."""
+
+
 def remarks_of(logs: Files, explainer: Explainer) -> Iterator[str]:
     """Sentences that a reader of the explanation must know about the files.
 
     The explainer has finished.
     """
-    for log in logs:
-        yield from log.remarks()
+    told = [remark for log in logs for remark in log.remarks()]
+    empty = [remark.removesuffix(_EMPTY) for remark in told if remark.endswith(_EMPTY)]
+    if len(empty) > _MOST_EMPTY:
+        told = [remark for remark in told if not remark.endswith(_EMPTY)]
+        told.append(f"{len(empty)} files are empty, the first one is {empty[0]}")
+    yield from told
     for skew in explainer.skews:
         ahead = "ahead of" if skew.seconds > 0 else "behind"
         yield (

@@ -24,6 +24,7 @@ _RDKAFKA: Final = re.compile(r"(?:(?<=\|)[^|\[]*|[\w.-]+)#consumer-\d+\b")
 """librdkafka's name of a client; between its marks, the client id may have spaces."""
 _SPRING: Final = re.compile(r"([^\s:]+): partitions (?:assigned|revoked|lost):")
 """Spring Kafka's listener names the group in front of its message, since 2.3."""
+_PARTITION: Final = re.compile(r"\[GroupCoordinator id=\d+ topic=\S+ partition=(\d+)\]")
 _UUID: Final = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}").fullmatch
 _HEX: Final = re.compile(r"[0-9a-f]{32}").fullmatch
 _NOTHING: Final = frozenset({"None", "null", "none", "<nil>", "{}", "(no error)", "Success"})
@@ -129,3 +130,9 @@ def client_of(member: str) -> str:
         if len(member) >= length and random(member, len(member) - length):
             return member[:-length].removesuffix("-")
     return ""
+
+
+def partition_in(text: str) -> str:
+    """The partition of the offsets topic that the coordinator names; empty if it names none."""
+    found = _PARTITION.search(text)
+    return "" if found is None else found[1]

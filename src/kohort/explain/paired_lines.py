@@ -35,6 +35,8 @@ class PairedLines:
     def __init__(self, number: int, line: str, before: str = "", indent: int | None = None) -> None:
         self.number = number
         self.pieces = [line]
+        self.around = 0
+        """The objects around this one."""
         self._before = before
         self._indent = indent
         self._ended = False

@@ -21,6 +21,7 @@ from kohort.explain.line_values import (
     client_of,
     in_context,
     kind_of,
+    partition_in,
     plain,
     reason_in,
 )
@@ -33,7 +34,6 @@ from kohort.explain.wordings.python import EITHER
 
 _BLANK: Final = tuple("GT \t>|")
 """A heading of a table begins with one of these."""
-_PARTITION: Final = re.compile(r"\[GroupCoordinator id=\d+ topic=\S+ partition=(\d+)\]")
 _ALIKE: Final = frozenset({"kafka-python", "aiokafka", EITHER, "Java"})
 _OF_JAVA: Final = re.compile(r"\b(?:Abstract|Consumer|Worker)Coordinator\b|apache\.kafka|o\.a\.k\.")
 _CLIENTLESS: Final = frozenset(
@@ -49,6 +49,8 @@ _MOST_EXAMPLES: Final = 5
 _OF_CONSUMER: Final = "[Consumer "
 _MOST_REPEATED: Final = 1_000
 _MOST_HELD: Final = 1_000
+_MOST_AROUND: Final = 3
+"""Exports have objects around those of the log; each costs a second look at their lines."""
 _MOST_SOURCES: Final = 10_000
 _LINES_OF_A_RECORD: Final = 5
 """A line without a time has the time of the line before, up to so many lines before."""
@@ -114,6 +116,8 @@ class LogReader:
         """The group that a line in front of a table names, and the number of that line."""
         self._torn: TornLine | PairedLines | None = None
         """A line that may go on with the next ones: a terminal broke it, or pairs follow."""
+        self._around = 0
+        """The objects around the lines that are read for the second time."""
         self._generation = ""
         """The generation that brod named last."""
         self._java = False
@@ -138,11 +142,16 @@ class LogReader:
         if cut:
             counts.cut += 1
         self._before.append(line)
-        if self._torn is not None:
+        return self._next(number, line)
+
+    def _next(self, number: int, line: str) -> list[Event]:
+        """The events that are complete with a line, which may go on with a torn line."""
+        events: list[Event] = []
+        while self._torn is not None:
             if self._torn.takes(line):
-                return []
-            return [*self._mended(), *self._take(number, line)]
-        return self._take(number, line)
+                return events
+            events += self._mended()
+        return [*events, *self._take(number, line)]
 
     def read_lines(self, number: int, lines: Sequence[str]) -> list[Event]:
         """The events that are complete with these lines, as `read` of each line finds them.
@@ -222,7 +231,10 @@ class LogReader:
             self._repeated[text] = event
 
     def _mended(self) -> list[Event]:
-        """The events of a torn line and of the lines that it went on with."""
+        """The events of a torn line and of the lines that it went on with.
+
+        The lines of an object without a message may hold another object, which is then torn.
+        """
         if self._torn is None:
             return []
         torn, self._torn = self._torn, None
@@ -237,8 +249,13 @@ class LogReader:
                 break
         else:
             events = self._message(number, pieces[0], last=True)
+        around = self._around
+        alone = self._whole
+        if isinstance(torn, PairedLines):
+            self._around, alone = torn.around + 1, self._next
         for place, piece in enumerate(pieces[done:], number + done):
-            events += self._whole(place, piece)
+            events += alone(place, piece)
+        self._around = around
         return events
 
     def _whole(self, number: int, line: str) -> list[Event]:
@@ -256,7 +273,7 @@ class LogReader:
             if row is not None:
                 counts.understood += 1
                 return [] if row is True else [self._of_group(row)]
-        if line.endswith("{") and (record := paired(number, line)) is not None:
+        if line.endswith("{") and (record := self._object(number, line)) is not None:
             self._torn = record
             return []
         if not may_be(line):
@@ -301,6 +318,13 @@ class LogReader:
             counts.examples.append((place, frame.text[:_MOST_TEXT]))
         return []
 
+    def _object(self, number: int, line: str) -> PairedLines | None:
+        """The object that a line begins; None if it begins none, or too deep in others."""
+        record = paired(number, line) if self._around < _MOST_AROUND else None
+        if record is not None:
+            record.around = self._around
+        return record
+
     def _has_pairs(self, number: int, line: str, text: str) -> bool:
         """Whether pairs may follow a line of KafkaJS, as pino writes them; then the line waits."""
         record = paired(number, line)
@@ -340,7 +364,10 @@ class LogReader:
 
     def rest(self) -> list[Event]:
         """The events that still wait at the end of the log: no line named a group."""
-        return [*self._mended(), *self._released()]
+        events: list[Event] = []
+        while self._torn is not None:
+            events += self._mended()
+        return [*events, *self._released()]
 
     def _released(self) -> list[Event]:
         """The events that waited for a line with a group; none waits any more."""
@@ -365,7 +392,7 @@ class LogReader:
         instance = instance and plain(instance)
         if side is _BROKER:
             if not partition and "[GroupCoordinator id=" in text:
-                partition = _partition_in(text)
+                partition = partition_in(text)
             versions = versions_of(versions, text) if wording.reasoned else versions
         else:
             kind = kind_of(found, frame.fields, java=self._java)
@@ -466,12 +493,6 @@ class LogReader:
             self._latest.clear()
         self._latest[key] = at
         return at
-
-
-def _partition_in(text: str) -> str:
-    """The partition of the offsets topic that the coordinator names; empty if it names none."""
-    found = _PARTITION.search(text)
-    return "" if found is None else found[1]
 
 
 def _is_whole(frame: Framed) -> bool:
