@@ -80,11 +80,15 @@ class PairedLines:
         return {p["name"]: _value(p["value"]) for p in pairs if len(p["indent"]) == least}
 
 
-def paired(number: int, line: str) -> PairedLines | None:
-    """The record that a line may begin; None if the line begins none."""
+def paired(number: int, line: str, around: int = 0) -> PairedLines | None:
+    """The record that a line may begin, in so many objects; None if the line begins none."""
     if line.endswith("{"):
         found = _OBJECT.match(line)
-        return found and PairedLines(number, line, found["before"], len(found["indent"]))
+        if found is None:
+            return None
+        record = PairedLines(number, line, found["before"], len(found["indent"]))
+        record.around = around
+        return record
     return PairedLines(number, line) if _PINO.search(line) is not None else None
 
 

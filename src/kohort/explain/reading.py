@@ -320,10 +320,7 @@ class LogReader:
 
     def _object(self, number: int, line: str) -> PairedLines | None:
         """The object that a line begins; None if it begins none, or too deep in others."""
-        record = paired(number, line) if self._around < _MOST_AROUND else None
-        if record is not None:
-            record.around = self._around
-        return record
+        return paired(number, line, self._around) if self._around < _MOST_AROUND else None
 
     def _has_pairs(self, number: int, line: str, text: str) -> bool:
         """Whether pairs may follow a line of KafkaJS, as pino writes them; then the line waits."""
