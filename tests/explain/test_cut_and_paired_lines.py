@@ -302,3 +302,12 @@ def test_brackets_without_an_end_cost_no_seconds() -> None:
     begun = process_time()
     assert events(*(" " * (n % 300) + "{" for n in range(10_000))) == []
     assert process_time() - begun < 10
+
+
+def test_a_leave_at_the_end_of_the_poll_interval_is_no_departure_on_request() -> None:
+    late = (
+        f"{RDKAFKA.replace('CGRP', 'MAXPOLL')}Application maximum poll interval (6000ms) exceeded "
+        "by 55ms (adjust max.poll.interval.ms for long-running message processing): leaving group"
+    )
+    found = explain([late, f'{RDKAFKA}Group "g": leave (in state up)'])
+    assert names(found) == ["poll interval"]

@@ -18,6 +18,7 @@ from kohort.explain.client_names import ClientNames
 from kohort.explain.events import Event, Kind, Side
 from kohort.explain.lag import Lag
 from kohort.explain.limits import Limit
+from kohort.explain.line_marks import is_open
 from kohort.explain.line_values import client_of
 from kohort.explain.listing import Listing
 from kohort.explain.ownership import Owned, Ownership
@@ -332,8 +333,10 @@ class Story:
         certain, culprit = True, self._culprit
         if told.cause is Cause.UNTOLD and (likely := self._likely(event)) is not None:
             told, certain = likely, False
-        if certain and told.member and culprit and culprit.member.startswith(told.member):
-            told = told._replace(member=culprit.member)  # the line was cut inside the member id
+        if is_open(event.text) and told.member and culprit is not None:
+            # The line was cut, perhaps inside of the member id.
+            whole = culprit.member if culprit.member.startswith(told.member) else told.member
+            told = told._replace(member=whole)
         host = ""
         if told.cause is Cause.LEFT and culprit is not None and culprit.member == told.member:
             host = culprit.details.get("host", "")

@@ -67,7 +67,7 @@ def normal_life(story: Story) -> Iterator[Finding]:
 
 def departure(story: Story) -> Iterator[Finding]:
     """Members left, and the log shows no rebalance that begins with a departure."""
-    if any(story.causes[cause] for cause in _DEPARTURES):
+    if any(story.causes[cause] for cause in _DEPARTURES) or story.counts[Kind.POLL_EXPIRED]:
         return
     events = [
         event
