@@ -397,6 +397,16 @@ def test_a_table_with_features_that_kohort_does_not_know_is_refused(tmp_path: Pa
         ledger.acquire([A], 1, "m")
 
 
+def test_a_table_of_a_newer_protocol_is_refused_with_fitting_advice(tmp_path: Path) -> None:
+    open_delta(tmp_path)
+    version, names = DeltaTable(str(tmp_path)).version() + 1, ["fromTheFuture"]
+    protocol = {"minReaderVersion": 3, "minWriterVersion": 7}
+    newer = {"protocol": {**protocol, "readerFeatures": names, "writerFeatures": names}}
+    (tmp_path / "_delta_log" / f"{version:020d}.json").write_text(json.dumps(newer))
+    with pytest.raises(LedgerError, match=r"fromTheFuture.* another program switched that on"):
+        open_delta(tmp_path)
+
+
 @pytest.mark.parametrize("kind", ["void", "interval day to second", "time(6)"])
 def test_a_column_that_delta_does_not_know_is_refused(tmp_path: Path, kind: str) -> None:
     inner = {"type": "array", "elementType": kind, "containsNull": True}

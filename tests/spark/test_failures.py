@@ -21,7 +21,14 @@ from pyspark.errors.exceptions.base import StreamingQueryException
 from kohort.client.errors import RequestFailed
 from kohort.model.errors import ConfigError, ErrorCode
 from kohort.spark import session
-from kohort.spark.failures import AGAIN, NoRight, NoSpace, PipelineFailed, explained
+from kohort.spark.failures import (
+    AGAIN,
+    NoRight,
+    NoSpace,
+    PipelineFailed,
+    RecordRefused,
+    explained,
+)
 
 STREAM = (
     "[STREAM_FAILED] Query [id = bfec5c0e-c395-4d20-99bc-54034c1d1c51, runId = "
@@ -120,6 +127,24 @@ def test_an_error_of_a_call_of_java_is_told_without_the_call() -> None:
     text = "An error occurred while calling o1.load.\n: java.lang.OutOfMemoryError: Java heap space"
     found = explained(Py4JNetworkError(f"{text}\n\tat a.B"))
     assert str(found) == f"Spark ended unexpectedly: OutOfMemoryError: Java heap space; {AGAIN}"
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        (
+            "[DIVIDE_BY_ZERO] Division by zero. SQLSTATE: 22012",
+            "Division by zero. (DIVIDE_BY_ZERO)",
+        ),
+        ("[USER_RAISED_EXCEPTION] no id SQLSTATE: P0001", "no id (USER_RAISED_EXCEPTION)"),
+    ],
+)
+def test_a_record_on_which_the_sql_fails_needs_other_sql(told: str, said: str) -> None:
+    error = explained(StreamingQueryException(STREAM.format(TRACE.format(f"E: {told}"))))
+    assert isinstance(error, RecordRefused)
+    assert error.exit_status == 2
+    assert str(error).startswith(f"the query stopped: the SQL fails on a record: {said}; ")
+    assert "\n" not in str(error)
 
 
 def test_an_error_of_a_task_without_a_message_of_its_own_is_the_last_line_of_its_trace() -> None:

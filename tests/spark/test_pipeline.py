@@ -249,16 +249,17 @@ def test_a_table_refuses_other_columns_and_another_group(
 def test_a_failed_query_leaves_complete_batches_only(
     run: Run, feed: MakeFeed, tmp_path: Path
 ) -> None:
-    from kohort.spark.failures import PipelineFailed
+    from kohort.spark.failures import RecordRefused
 
     source = feed(1, numbered(30))
-    with pytest.raises(PipelineFailed, match="the machine is on fire") as raised:
+    with pytest.raises(RecordRefused, match="a record: the machine is on fire") as raised:
         run(
             source,
             "SELECT CASE WHEN offset = 17 THEN CAST(raise_error('the machine is on fire') AS INT) "
             "ELSE 1 END AS one FROM records",
             limit=10,
         )
+    assert raised.value.exit_status == 2  # a supervisor would start it in vain
     assert "Traceback" not in str(raised.value)
     assert "\n" not in str(raised.value)
     verdict = verify(tmp_path / "table", source.settings)

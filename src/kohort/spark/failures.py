@@ -44,6 +44,10 @@ _SOURCE_ENDED: Final = re.compile(
     r"terminated with exception: ((?:Broken pipe|Connection reset|Socket closed)[^\n]*|null)"
 )
 _CALL: Final = re.compile(r"An error occurred while calling \S+\n: (?:[\w$]+\.)*")
+_RECORD: Final = re.compile(
+    r"\[(?P<condition>[A-Z][A-Z0-9_.]+)\] (?P<told>[^\n]*?) SQLSTATE: (?:22\w{3}|P0001)"
+)
+"""An error of a function of the SQL: SQLSTATE 22 is «data exception», P0001 is raise_error."""
 _ABOUT_THE_JVM: Final = re.compile(r"\n=== Streaming Query|JVM stacktrace|\n\tat ")
 _FRAME: Final = re.compile(
     r"\[STREAM_FAILED\] Query \[[^]]*\] terminated with exception: |\s*SQLSTATE: \w+"
@@ -73,6 +77,10 @@ class NoRight(KohortError):
     """A right is missing, on a topic, a group or a folder. All earlier batches are committed."""
 
 
+class RecordRefused(KohortError):
+    """The SQL fails on a record. All earlier batches are committed; the same SQL fails again."""
+
+
 def explained(error: Exception, java_status: int | None = None) -> KohortError:
     """The error for the user, in one line.
 
@@ -95,7 +103,19 @@ def explained(error: Exception, java_status: int | None = None) -> KohortError:
     told = f"the query stopped: {_sentence(text)}"
     if _FULL.search(text):
         return NoSpace(told)
-    return NoRight(told) if _REFUSED.search(text) or _NO_ACL in text else PipelineFailed(told)
+    refused = _REFUSED.search(text) or _NO_ACL in text
+    return _about_record(text) or (NoRight(told) if refused else PipelineFailed(told))
+
+
+def _about_record(text: str) -> RecordRefused | None:
+    found = None if _KOHORT_ERROR.search(text) else _RECORD.search(text)
+    if found is None:
+        return None
+    return RecordRefused(
+        f"the query stopped: the SQL fails on a record: {found['told'].strip()} "
+        f"({found['condition']}); earlier batches are safe, and this one is read again at the next "
+        "start: let the SQL make NULL or a dead_letter of such records"
+    )
 
 
 def _wrong_settings(text: str) -> str | None:

@@ -427,6 +427,12 @@ class DeltaLog:
     def _unreadable(self, error: Exception) -> str:
         if not is_delta(self.directory):
             return self._removed()
+        if "Unsupported:" in str(error):
+            return (
+                f"the Delta table in {self.directory} cannot be read: {_line(error)}; another "
+                "program switched that on: read the table with a program that has it, and name "
+                "another output directory"
+            )
         return (
             f"the log of the Delta table in {self.directory} cannot be read: {_line(error)}; if "
             f"the machine lost its power, and the newest file in {self._folder} is cut off, remove "
