@@ -259,7 +259,7 @@ def test_a_failed_query_leaves_complete_batches_only(
             "ELSE 1 END AS one FROM records",
             limit=10,
         )
-    assert raised.value.exit_status == 2  # a supervisor would start it in vain
+    assert raised.value.exit_status == 2  # the same SQL fails again
     assert "Traceback" not in str(raised.value)
     assert "\n" not in str(raised.value)
     verdict = verify(tmp_path / "table", source.settings)
