@@ -115,7 +115,7 @@ def only_what_moves_stops(bootstrap: str) -> None:
     seen = _held_open(bootstrap, "cooperative-sticky")
     assert seen.held >= 3.0
     # A bystander stands still, too, while the machine does something else.
-    assert seen.gap <= 0.5 + seen.bystander, f"a partition that stayed stood still: {seen}"
+    assert seen.gap <= 1.0 + seen.bystander, f"a partition that stayed stood still: {seen}"
     # Sticky, since range may by chance leave nobody what it had: its order is that of member ids.
     control = _held_open(bootstrap, "sticky")
     assert control.held >= 3.0
