@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from kohort.embedded.consumer import (
     Assignment,
     Subscription,
@@ -202,12 +204,21 @@ def test_a_member_owns_its_partitions_until_the_coordinators_log_tells_its_end()
     assert [each.end for each in found] == [30.0, 40.0, 60.0, 60.0]
 
 
-def test_an_empty_group_reads_no_records_again() -> None:
+@pytest.mark.parametrize(
+    ("gone", "records", "why"),
+    [
+        (153.0, 5, "5 records/s, 1 s after the commit"),
+        (170.0, 10, "10 records lay between two commits: an owner that reads commits again"),
+    ],
+)
+def test_an_empty_group_and_an_idle_owner_read_no_records_again(
+    gone: float, records: int, why: str
+) -> None:
     generations = Generations()
     generations.settled(settled(1, member("a", "0")))
     for each in (commit(0, 150, 10), commit(0, 152, 20)):
         generations.committed(each)
-    generations.settled(replace(settled(2), at=155.0))
+    generations.settled(replace(settled(2), at=gone))
     generations.settled(replace(settled(3, member("b", "0")), at=900.0))
     (rebalance,) = generations.finish()
-    assert rebalance.duplicates == Amount(15, Known.BOUNDED), "5 records/s, 3 s after the commit"
+    assert rebalance.duplicates == Amount(records, Known.BOUNDED), why

@@ -115,6 +115,8 @@ class _Progress:
     offset: int
     rate: float | None = None
     """Records a second between the last two commits that moved the offset."""
+    most: int = 0
+    """The most records between two commits."""
 
 
 @dataclass(slots=True)
@@ -171,6 +173,7 @@ class Generations:
             passed, read = at - progress.at, commit.offset - progress.offset
             if passed > 0 and read > 0 and partition not in self._waiting:
                 progress.rate = read / passed
+                progress.most = max(progress.most, read)
             progress.at, progress.offset = at, commit.offset
         before = self._waiting.pop(partition, None)
         if before is not None and self._kept < MOST_KEPT:
@@ -246,9 +249,15 @@ class Generations:
         )
 
     def _duplicates(self, moving: list[TopicPartition], at: float) -> Amount | None:
-        """At most so many records were processed and not committed when their owner was gone."""
+        """At most so many records were processed and not committed when their owner was gone.
+
+        An owner that goes on reading commits: so no more than between two commits.
+        """
         known = [
-            progress.rate * max(0.0, self._read_until(partition, at) - progress.at)
+            min(
+                progress.most,
+                progress.rate * max(0.0, self._read_until(partition, at) - progress.at),
+            )
             for partition in moving
             if (progress := self._progress.get(partition)) is not None and progress.rate is not None
         ]
