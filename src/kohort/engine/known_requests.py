@@ -94,7 +94,7 @@ class KnownCommit(Shape):
     Attributes:
         event: its event.
         partitions: its partitions.
-        handle: the coordinator's handle for commits like it; None: the coordinator needs an event.
+        handle: the coordinator's handle for such commits; None: the coordinator needs an event.
     """
 
     __slots__ = ("_after_id", "_before_id", "_stored", "_written", "event", "handle", "partitions")

@@ -170,9 +170,9 @@ def _place(found: re.Match[str]) -> str | None:
 
 
 def _about_process(text: str) -> str | None:
-    unborn = _NO_WORKER.search(text)
-    if unborn is not None:
-        return f"the Python of Spark's workers (PYSPARK_PYTHON) did not start: {unborn[1]}: {AGAIN}"
+    failed = _NO_WORKER.search(text)
+    if failed is not None:
+        return f"the Python of Spark's workers (PYSPARK_PYTHON) did not start: {failed[1]}: {AGAIN}"
     crashed = _TASK_ENDED.search(text)
     if crashed is not None:
         return f"a process that reads or writes records ended ({crashed[0]}){_KILLED}: {AGAIN}"
