@@ -178,8 +178,7 @@ WRONG: Final[dict[str, list[Arguments]]] = {
 """Each method with wrong arguments."""
 
 
-@pytest.fixture(scope="module")
-def bootstrap() -> Iterator[str]:
+def broker_of_the_table() -> Iterator[str]:
     """A broker with the topics t (two partitions) and u (one), a hundred records in each."""
     settings: dict[str, Any] = {"group.initial.rebalance.delay.ms": 0}
     with EmbeddedBroker(**settings) as broker:
@@ -192,6 +191,8 @@ def bootstrap() -> Iterator[str]:
         assert producer.flush(30) == 0
         yield broker.bootstrap_servers
 
+
+bootstrap = pytest.fixture(scope="module")(broker_of_the_table)
 
 # -- states ---------------------------------------------------------------------------------------
 
