@@ -32,7 +32,7 @@ from bench.results import emit
 
 from kohort.client.admin import Admin
 from kohort.client.consumer import Consumer
-from kohort.client.poll_loop import IDLE_WAIT_S
+from kohort.client.consuming.poll_loop import IDLE_WAIT_S
 from kohort.history.clairvoyant import Costs
 from kohort.history.costs import measure
 from kohort.lab.actions import StopPod

@@ -30,7 +30,7 @@ from tests.dashboard.serving import served
 
 from kohort.dashboard.board import Board, Seen
 from kohort.explain.events import Place
-from kohort.explain.generations import Settled, SettledMember
+from kohort.explain.offsets_topic.generations import Settled, SettledMember
 from kohort.model.ids import TopicPartition
 
 GENERATIONS = 60

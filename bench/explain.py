@@ -25,8 +25,8 @@ from pathlib import Path
 from bench.ending import end_with_children
 from bench.results import emit
 
-from kohort.cli.evidence import read_sources
-from kohort.cli.explain import without_collector
+from kohort.cli.explain.command import without_collector
+from kohort.cli.explain.evidence import read_sources
 from kohort.explain.explaining import Explainer
 from kohort.history.fewest_moves import fewest_moves
 

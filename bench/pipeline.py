@@ -54,7 +54,7 @@ from kohort.client.admin import Admin
 from kohort.client.config import parse_client_settings
 from kohort.model.errors import KohortError
 from kohort.spark.session import make_session, stop_session
-from kohort.spark.verify import verify
+from kohort.spark.tables.verify import verify
 from kohort.testing.kafka_jars import fetch, installed
 from kohort.testing.real_kafka import RealKafka
 

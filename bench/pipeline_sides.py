@@ -21,7 +21,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from kohort.spark.pipeline import PipelineConfig, run_pipeline
 from kohort.spark.progress import Progress
-from kohort.spark.source import KohortDataSource
+from kohort.spark.source.data_source import KohortDataSource
 from kohort.testing.kafka_jars import JarSet
 
 PARQUET_CODEC: Final = "zstd"

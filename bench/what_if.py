@@ -35,7 +35,7 @@ from bench.results import emit
 from tests.client.stage import Feeder, topic
 
 from kohort import Consumer
-from kohort.cli.evidence import read_sources
+from kohort.cli.explain.evidence import read_sources
 from kohort.client.listeners import Callbacks
 from kohort.explain.deployments import Deployment
 from kohort.explain.evidence import Evidence

@@ -72,7 +72,8 @@ def measure(daemon: str, workers: int) -> list[float]:
 def loaded(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Load what read and write tasks load; the CPU seconds of this process since its fork."""
     from kohort.fetch import columns  # noqa: PLC0415 - the start is measured
-    from kohort.spark import piece_files, reading  # noqa: F401, PLC0415 - as above
+    from kohort.spark.source import reading  # noqa: F401, PLC0415 - as above
+    from kohort.spark.tables import piece_files  # noqa: F401, PLC0415 - as above
 
     columns.load()
     for _ in batches:

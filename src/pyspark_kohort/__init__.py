@@ -1,9 +1,9 @@
 """Makes ``format("kohort")`` known to Spark by itself.
 
 Spark looks for packages called ``pyspark_*`` and registers their ``DefaultSource``. Nothing else
-lives here; the source is ``kohort.spark.source``.
+lives here; the source is ``kohort.spark.source.data_source``.
 """
 
-from kohort.spark.source import KohortDataSource as DefaultSource
+from kohort.spark.source.data_source import KohortDataSource as DefaultSource
 
 __all__ = ["DefaultSource"]

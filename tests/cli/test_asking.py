@@ -12,8 +12,8 @@ from kohort.broker.embedded import EmbeddedBroker
 from kohort.cli.asking import QUIET_S, REFUSED_TRIES, asking
 from kohort.cli.main import cli
 from kohort.client.admin import Admin
-from kohort.client.client_loop import ClientLoop
 from kohort.client.config import parse_client_settings
+from kohort.client.connections.client_loop import ClientLoop
 from kohort.client.errors import BrokerUnreachable, ConnectionsRefused
 from kohort.engine.member_outputs import Connect
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from kohort.cli import pipeline as command
 from kohort.cli.main import cli
+from kohort.cli.spark import pipeline as command
 from kohort.model.errors import ConfigError
 
 TUTORIAL = Path(__file__).parents[2] / "docs" / "tutorial" / "first-pipeline.md"

@@ -17,7 +17,7 @@ from tests.explain.test_stories import done, joins, member
 
 from kohort.broker.embedded import EmbeddedBroker
 from kohort.cli.dashboard_sources import FileSource, follow_records, look_often
-from kohort.cli.group_choice import Groups
+from kohort.cli.groups.choice import Groups
 from kohort.cli.main import cli
 from kohort.client.admin import Admin
 from kohort.client.membership import GroupMembership

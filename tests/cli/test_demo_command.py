@@ -20,7 +20,7 @@ from kohort.cli.demo import running
 from kohort.cli.demo.command import _fitting_sql
 from kohort.cli.demo.running import PARTITIONS, DemoConfig
 from kohort.cli.main import main
-from kohort.cli.table import _NUMBERS
+from kohort.cli.spark.table import _NUMBERS
 
 EXCERPT = Path(__file__).parents[1] / "data" / "access_log_1000.txt"
 

@@ -26,9 +26,9 @@ from kohort.model.errors import ConfigError
 from kohort.model.facts import OffsetsCommitted, RebalanceCause
 from kohort.model.ids import GenerationId
 from kohort.model.instants import Instant
-from kohort.spark.ledger import Acquired, NotedTopic
-from kohort.spark.planning import Piece
-from kohort.spark.table import open_ledger
+from kohort.spark.ledgers.ledger import Acquired, NotedTopic
+from kohort.spark.source.planning import Piece
+from kohort.spark.tables.table import open_ledger
 from kohort.storage.fact_files import Header, fact_line, write_history
 
 COMBINED = re.compile(

@@ -9,7 +9,7 @@ import pytest
 from kohort.cli.demo.picture import Application, Life, Picture
 from kohort.cli.demo.story import BATCHES, NAMES, STEP_LIMIT_S, DemoFailed, Shown, play
 from kohort.model.ids import TopicPartition
-from kohort.spark.planning import share
+from kohort.spark.source.planning import share
 
 PARTITIONS = 12
 TOTAL = 30_000

@@ -11,7 +11,7 @@ from tests.checkers import CHECKERS
 from tests.tidy.blocks import block_with, commands_of
 
 from kohort.cli.output import name_and_value
-from kohort.cli.pipeline import pipeline
+from kohort.cli.spark.pipeline import pipeline
 from kohort.client.config import parse_client_settings
 
 MANIFEST = Path(__file__).parents[2] / "docs" / "deploying" / "kubernetes.yaml"

@@ -26,10 +26,11 @@ from tests.explain.test_stories import done, joins, leaves, member, preparing
 
 from kohort import Consumer
 from kohort.broker.embedded import EmbeddedBroker
-from kohort.cli import evidence, explain_process
 from kohort.cli.broker import LOGGERS
-from kohort.cli.explain import explain
-from kohort.cli.explain_files import LONGEST_LINE
+from kohort.cli.explain import evidence
+from kohort.cli.explain import process as explain_process
+from kohort.cli.explain.command import explain
+from kohort.cli.explain.files import LONGEST_LINE
 from kohort.client.admin import Admin
 from kohort.explain import explaining
 from kohort.explain.explaining import Explainer

@@ -14,8 +14,8 @@ from tests.client.stage import QUICK, topic
 
 from kohort import Consumer
 from kohort.broker.embedded import EmbeddedBroker
-from kohort.cli.explain import explain
-from kohort.cli.lab_scenarios import run as lab_run
+from kohort.cli.explain.command import explain
+from kohort.cli.lab.scenarios import run as lab_run
 
 
 def explained(*files: Path) -> list[dict[str, Any]]:

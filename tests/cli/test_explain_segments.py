@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from kohort.cli.explain import explain
+from kohort.cli.explain.command import explain
 from kohort.coordinator.records import (
     CommittedOffset,
     GroupMetadata,

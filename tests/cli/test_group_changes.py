@@ -15,7 +15,7 @@ from tests.cli.commands import Kohort, rows
 from tests.client.stage import until
 
 from kohort.broker.embedded import EmbeddedBroker
-from kohort.cli.group_resets import duration_ms, plans_of, timestamp_of
+from kohort.cli.groups.resets import duration_ms, plans_of, timestamp_of
 from kohort.cli.main import cli
 from kohort.client.admin import Admin
 from kohort.client.errors import RequestFailed

@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from kohort.cli.group_reports import described
+from kohort.cli.groups.reports import described
 from kohort.client.admin import Admin
 from kohort.client.descriptions import GroupDescription, GroupListing
 from kohort.model.errors import ConfigError

@@ -12,10 +12,10 @@ from tests.cli.commands import Kohort
 from tests.client.stage import until
 
 from kohort.broker.embedded import EmbeddedBroker
-from kohort.cli import group_watch
-from kohort.cli.group_choice import Groups
-from kohort.cli.group_reports import PartitionRow
-from kohort.cli.group_watch import Look, Watch, changes, look_at
+from kohort.cli.groups import watch as group_watch
+from kohort.cli.groups.choice import Groups
+from kohort.cli.groups.reports import PartitionRow
+from kohort.cli.groups.watch import Look, Watch, changes, look_at
 from kohort.client.admin import Admin
 from kohort.client.descriptions import GroupDescription, GroupMemberDescription
 from kohort.client.errors import BrokerUnreachable

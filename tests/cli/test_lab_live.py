@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from kohort.cli.lab_live import LiveBroker, LiveLab, owners_told
+from kohort.cli.lab.live import LiveBroker, LiveLab, owners_told
 from kohort.cli.main import cli
 from kohort.model.errors import ConfigError
 from kohort.testing.kafka_group import KafkaGroup

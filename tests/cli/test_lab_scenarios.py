@@ -12,7 +12,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from click.testing import CliRunner, Result
 
-from kohort.cli import lab_scenarios
+from kohort.cli.lab import scenarios as lab_scenarios
 from kohort.cli.main import cli, main
 from kohort.lab.compared_policies import COMPARED_POLICIES
 from kohort.lab.scenarios.registry import SCENARIOS

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from kohort.cli import lab_seeds
-from kohort.cli.lab import lab
+from kohort.cli.lab import seeds as lab_seeds
+from kohort.cli.lab.commands import lab
 from kohort.lab.plan import Plan
 from kohort.lab.random_plans import draw
 from kohort.lab.runs import Finding, Report, run_plan

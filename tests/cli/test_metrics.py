@@ -22,10 +22,10 @@ from tests.checkers import CHECKERS
 from tests.client.stage import until
 
 from kohort.broker.embedded import EmbeddedBroker
-from kohort.cli.group_choice import Groups
-from kohort.cli.group_metrics import GroupCollector
+from kohort.cli.explain.offsets_topic import follow_offsets
+from kohort.cli.groups.choice import Groups
+from kohort.cli.groups.metrics import GroupCollector
 from kohort.cli.main import cli
-from kohort.cli.offsets_topic import follow_offsets
 from kohort.client.admin import Admin
 from kohort.client.errors import ClientError
 from kohort.client.membership import GroupMembership

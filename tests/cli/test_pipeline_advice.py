@@ -10,10 +10,10 @@ from click.testing import CliRunner
 
 pytest.importorskip("pyspark", reason="pip install 'kohort[spark]'")
 
-from kohort.cli import pipeline as command
+from kohort.cli.spark import pipeline as command
 from kohort.model.errors import ConfigError
-from kohort.spark.options import DELETED, parse_options
 from kohort.spark.pipeline import PipelineConfig, _source_options
+from kohort.spark.source.options import DELETED, parse_options
 
 
 def started_with(

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from kohort.cli.pipeline import _of_group, _set_on_signals
+from kohort.cli.spark.pipeline import _of_group, _set_on_signals
 
 STOPPING = (signal.SIGTERM, signal.SIGINT)
 

@@ -11,7 +11,7 @@ from tests.cli.commands import Kohort, rows
 from tests.client.stage import until
 
 from kohort.broker.embedded import EmbeddedBroker
-from kohort.cli.group_reports import Report, assignment_text, warn
+from kohort.cli.groups.reports import Report, assignment_text, warn
 from kohort.cli.main import cli
 from kohort.client.descriptions import GroupDescription, GroupMemberDescription
 from kohort.client.errors import BrokerUnreachable, RequestFailed

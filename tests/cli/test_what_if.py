@@ -10,8 +10,8 @@ from click.testing import CliRunner, Result
 from tests.explain.test_deployments import RESTART
 from tests.explain.test_stories import done, joins, member
 
+from kohort.cli.explain.what_if import what_if
 from kohort.cli.main import main
-from kohort.cli.what_if import what_if
 
 
 def run(*arguments: object) -> Result:

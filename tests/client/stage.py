@@ -21,8 +21,8 @@ from tests.conformance.talk import VERSIONS, Link
 from kohort.client.admin import Admin
 from kohort.client.async_consumer import AsyncConsumer
 from kohort.client.config import ClientSettings, parse_client_settings
+from kohort.client.connections.driver_thread import DriverThread, member_engine, protocol_of
 from kohort.client.consumer import Consumer
-from kohort.client.driver_thread import DriverThread, member_engine, protocol_of
 from kohort.client.status import StatusKeeper
 from kohort.consumer.effects import Idle
 from kohort.consumer.events import Subscribe, Unsubscribe

@@ -25,7 +25,8 @@ from tests.client.test_async_consumer import EVERYTHING, make_async, play
 
 from kohort import AsyncConsumer
 from kohort.broker.embedded import EmbeddedBroker
-from kohort.client import async_consumer, async_driver, async_positions, steps
+from kohort.client import async_consumer
+from kohort.client.consuming import async_driver, async_positions, steps
 from kohort.client.errors import BrokerUnreachable
 from kohort.client.listeners import RebalanceListener
 from kohort.model.ids import TopicPartition

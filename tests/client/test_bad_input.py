@@ -22,8 +22,8 @@ from tests.client.stage import until
 
 from kohort import Consumer
 from kohort.broker.embedded import EmbeddedBroker
-from kohort.client import forking
 from kohort.client.admin import Admin
+from kohort.client.connections import forking
 from kohort.client.errors import CommitFailed, DeserializationFailed, WrongUse
 from kohort.client.membership import GroupMembership
 

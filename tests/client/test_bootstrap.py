@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kohort.client.config import CANONICAL_NAMES, parse_client_settings
-from kohort.client.opening import bootstrap_of
+from kohort.client.connections.opening import bootstrap_of
 from kohort.model.errors import ConfigError
 
 ADDRESSES = {"kafka": ["10.0.0.1", "10.0.0.2"], "other": ["10.0.0.2"]}

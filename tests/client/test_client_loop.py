@@ -15,7 +15,7 @@ from tests.client.stage import until
 
 from kohort.broker.embedded import EmbeddedBroker
 from kohort.client.admin import Admin
-from kohort.client.client_loop import ClientLoop
+from kohort.client.connections.client_loop import ClientLoop
 from kohort.client.errors import BrokerUnreachable
 from kohort.client.membership import GroupMembership
 from kohort.engine.connections import Bytes

@@ -7,7 +7,7 @@ from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssigno
 
 from kohort import Consumer
 from kohort.client.config import ClientSettings, parse_bootstrap, parse_client_settings
-from kohort.client.driver_thread import consumer_thread
+from kohort.client.connections.driver_thread import consumer_thread
 from kohort.client.foreign_settings import OTHER_NAMES, advice
 from kohort.engine.consumer_driver import READ_COMMITTED, READ_UNCOMMITTED
 from kohort.host.settings import rules

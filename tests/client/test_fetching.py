@@ -10,10 +10,15 @@ from collections.abc import Callable, Iterator
 import confluent_kafka
 import pytest
 
-from kohort.client import fetching
 from kohort.client.config import parse_client_settings
 from kohort.client.errors import Closed, WrongUse
-from kohort.client.fetching import FetchProblem, ProblemKind, RecordFetcher, SparingLog
+from kohort.client.fetching import record_fetcher as fetching
+from kohort.client.fetching.record_fetcher import (
+    FetchProblem,
+    ProblemKind,
+    RecordFetcher,
+    SparingLog,
+)
 from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
 from kohort.model.positions import Position

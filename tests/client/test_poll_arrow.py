@@ -23,9 +23,9 @@ from tests.client.test_async_consumer import make_async, play, soon
 
 from kohort import Consumer
 from kohort.broker.embedded import EmbeddedBroker
-from kohort.client import column_fetcher, range_fetching
 from kohort.client.admin import Admin
 from kohort.client.errors import FetchFailed, NoOffset, WrongUse
+from kohort.client.fetching import column_fetcher, range_fetching
 from kohort.fetch import columns as decoding
 from kohort.fetch import numpy_decoder
 from kohort.fetch.requests import Place, fetch_request
@@ -375,7 +375,7 @@ def test_the_event_loop_goes_on_while_columns_are_decoded(
         waited.append(may_end.wait(20))
         return decode(*runs, **more)
 
-    monkeypatch.setattr("kohort.client.column_fetcher.columns.to_arrow_counted", slow)
+    monkeypatch.setattr("kohort.client.fetching.column_fetcher.columns.to_arrow_counted", slow)
 
     async def piece() -> None:
         async with make_async(broker) as consumer:

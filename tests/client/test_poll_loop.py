@@ -9,15 +9,15 @@ from typing import Any, cast
 
 import pytest
 
-from kohort.client import poll_loop
-from kohort.client.client_loop import monotonic_now
 from kohort.client.config import parse_client_settings
-from kohort.client.driver_thread import DriverThread
+from kohort.client.connections.client_loop import monotonic_now
+from kohort.client.connections.driver_thread import DriverThread
+from kohort.client.consuming import poll_loop
+from kohort.client.consuming.poll_loop import PollLoop
+from kohort.client.consuming.slow_call import SlowCall
+from kohort.client.consuming.steps import run
 from kohort.client.errors import FetchFailed, RequestFailed
-from kohort.client.fetching import FetchProblem, ProblemKind, RecordFetcher
-from kohort.client.poll_loop import PollLoop
-from kohort.client.slow_call import SlowCall
-from kohort.client.steps import run
+from kohort.client.fetching.record_fetcher import FetchProblem, ProblemKind, RecordFetcher
 from kohort.consumer.core import ConsumerCore
 from kohort.consumer.effects import (
     Callback,

@@ -9,8 +9,8 @@ from tests.client.one_consumer import make
 from tests.client.test_async_consumer import make_async, play
 
 from kohort.broker.embedded import EmbeddedBroker
+from kohort.client.consuming.record_event import RecordEvent, check_handle
 from kohort.client.errors import ClientError
-from kohort.client.record_event import RecordEvent, check_handle
 
 
 def test_an_event_of_records_ends(broker: EmbeddedBroker) -> None:
@@ -32,7 +32,7 @@ def test_another_layout_of_confluent_kafkas_objects_is_refused(
             check_handle(wrong, "kohort")
     with make(broker, client_id="n" * 300) as long:
         long._fetcher.event().close()
-    monkeypatch.setattr("kohort.client.record_event._HEAD_BYTES", 24)
+    monkeypatch.setattr("kohort.client.consuming.record_event._HEAD_BYTES", 24)
 
     async def piece() -> None:
         async with make_async(broker) as consumer:

@@ -18,7 +18,7 @@ from kohort.cli.check import check
 from kohort.client.async_consumer import AsyncConsumer
 from kohort.client.config import parse_client_settings
 from kohort.client.consumer import Consumer
-from kohort.client.partition_reader import PartitionReader
+from kohort.client.consuming.partition_reader import PartitionReader
 from kohort.client.recording import ConsumerRecorder
 from kohort.history.checker import Checker, Report, Verdict
 from kohort.history.endings import with_endings

@@ -7,7 +7,7 @@ from tests.client import refusals
 
 from kohort.broker.embedded import EmbeddedBroker
 from kohort.client.config import parse_client_settings
-from kohort.client.driver_thread import consumer_thread
+from kohort.client.connections.driver_thread import consumer_thread
 from kohort.engine.member_outputs import Committed
 from kohort.member.requests import RequestId
 from kohort.model.errors import ErrorCode

@@ -21,9 +21,9 @@ from tests.tidy.trees import ROOT
 
 from kohort.client.admin import Admin
 from kohort.client.config import parse_client_settings
+from kohort.client.connections.logins import BearerLogin, PlainLogin, ScramLogin
+from kohort.client.connections.tokens import FromOidc, Token, TokenSource
 from kohort.client.errors import AuthenticationFailed, BrokerUnreachable
-from kohort.client.logins import BearerLogin, PlainLogin, ScramLogin
-from kohort.client.tokens import FromOidc, Token, TokenSource
 from kohort.host.settings import parse_assignments
 from kohort.model.errors import AuthenticationError, ConfigError
 

@@ -14,7 +14,7 @@ from tests.client.stage import QUICK, until
 
 from kohort import AsyncConsumer
 from kohort.broker.embedded import EmbeddedBroker
-from kohort.client.slow_call import SlowCall
+from kohort.client.consuming.slow_call import SlowCall
 
 
 def handle_order(over: threading.Event) -> None:

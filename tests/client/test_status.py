@@ -8,7 +8,7 @@ from tests.client.one_consumer import TP0, TP1, make, read
 from tests.client.stage import QUICK, SlowMember, until
 
 from kohort.broker.embedded import EmbeddedBroker
-from kohort.client.client_loop import monotonic_now
+from kohort.client.connections.client_loop import monotonic_now
 from kohort.client.consumer import Consumer
 from kohort.client.membership import GroupMembership
 from kohort.client.status import MemberStatus, StatusKeeper

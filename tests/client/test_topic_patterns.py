@@ -18,8 +18,8 @@ from kohort import Consumer
 from kohort.broker.embedded import EmbeddedBroker
 from kohort.client.admin import Admin
 from kohort.client.config import parse_client_settings
+from kohort.client.consuming.topic_patterns import TopicNames
 from kohort.client.errors import Fenced, RequestFailed, WrongUse
-from kohort.client.topic_patterns import TopicNames
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import TopicPartition
 
@@ -138,7 +138,7 @@ def test_a_permission_that_is_lost_later_is_told_each_second_until_it_comes_back
 ) -> None:
     """Topics are asked about each ``metadata.max.age.ms``, here 60 s."""
     code, clock, asked = ErrorCode.NONE, [1_000.0], list[float]()
-    monkeypatch.setattr("kohort.client.topic_patterns.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("kohort.client.consuming.topic_patterns.time.monotonic", lambda: clock[0])
 
     def request(_ask: object, read: Callable[[Any], Any]) -> Future[Any]:
         asked.append(clock[0])

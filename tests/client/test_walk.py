@@ -14,8 +14,8 @@ from tests.client.stage import until
 
 from kohort import Consumer
 from kohort.broker.embedded import EmbeddedBroker
-from kohort.client.client_loop import ClientLoop
-from kohort.client.driver_thread import DriverThread
+from kohort.client.connections.client_loop import ClientLoop
+from kohort.client.connections.driver_thread import DriverThread
 from kohort.engine.commit_requests import CommitRequests
 from kohort.wire.client_connection import ClientConnection
 
@@ -94,6 +94,6 @@ def test_a_commit_passes_fewer_than_11_files_in_fewer_than_8_objects(
         until(lambda: consumer.metrics()[HEARTBEATS] > answers, "a heartbeat was answered")
         walk.of_a_commit(consumer, 7)
         assert committed(broker)[TP0] == 7
-    assert {"kohort.client.client_loop", "kohort.engine.commit_requests"} <= walk.files
+    assert {"kohort.client.connections.client_loop", "kohort.engine.commit_requests"} <= walk.files
     assert len(walk.files) < 11, sorted(walk.files)
     assert len(walk.made) < 8, walk.made

@@ -18,8 +18,8 @@ from tests.explain.test_metering import commit, settled
 from tests.explain.test_stories import done, joins, member
 from tests.lab.test_what_if import GROUP
 
-from kohort.cli.explain import explain
-from kohort.cli.what_if import what_if
+from kohort.cli.explain.command import explain
+from kohort.cli.explain.what_if import what_if
 from kohort.dashboard.board import Board, Seen
 from kohort.dashboard.trying import Trying
 from kohort.lab.compared_policies import compared_policy

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from tests.explain.test_stories import done, joins, leaves, line, member, preparing
 
-from kohort.client.poll_loop import IDLE_WAIT_S
+from kohort.client.consuming.poll_loop import IDLE_WAIT_S
 from kohort.explain.amounts import Known
 from kohort.explain.client_times import ClientTimes
 from kohort.explain.deployments import Deployment, Incident, What
 from kohort.explain.events import Place, Timed
 from kohort.explain.evidence import Evidence
-from kohort.explain.generations import Settled, SettledMember
+from kohort.explain.offsets_topic.generations import Settled, SettledMember
 from kohort.explain.reading import LogReader
 from kohort.explain.told import Told
 from kohort.model import client_facts as c

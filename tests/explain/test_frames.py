@@ -8,8 +8,8 @@ from calendar import timegm
 import pytest
 
 from kohort.explain.events import Kind
-from kohort.explain.frames import framed
-from kohort.explain.line_times import time_in
+from kohort.explain.lines.frames import framed
+from kohort.explain.lines.times import time_in
 from kohort.explain.reading import LogReader
 
 NOON = float(timegm((2026, 3, 1, 12, 0, 0)))

@@ -15,7 +15,8 @@ from kohort.embedded.consumer import (
 from kohort.explain.amounts import Amount, Known, Stop
 from kohort.explain.causes import Cause
 from kohort.explain.events import Place, Side
-from kohort.explain.generations import (
+from kohort.explain.joining import joined, owned_until_gone
+from kohort.explain.offsets_topic.generations import (
     Committed,
     Generations,
     Settled,
@@ -25,7 +26,6 @@ from kohort.explain.generations import (
     partitions_of,
     topics_of,
 )
-from kohort.explain.joining import joined, owned_until_gone
 from kohort.explain.ownership import Owned
 from kohort.explain.rebalances import Ending, Join, Rebalance
 from kohort.history.fewest_moves import fewest_moves as planner

@@ -7,11 +7,11 @@ from collections.abc import Collection
 import pytest
 from tests.explain.test_metering import commit, settled
 
-from kohort.explain import lag as module
 from kohort.explain.explaining import Explainer
-from kohort.explain.lag import TIMES, Commits, Lag
-from kohort.explain.picture import Cursor, picture_of
-from kohort.explain.trace import trace
+from kohort.explain.offsets_topic import lag as module
+from kohort.explain.offsets_topic.lag import TIMES, Commits, Lag
+from kohort.explain.pages.picture import Cursor, picture_of
+from kohort.explain.pages.trace import trace
 from kohort.model.ids import TopicPartition
 
 

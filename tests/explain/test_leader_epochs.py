@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from kohort.explain import leader_epochs
 from kohort.explain.amounts import Known
 from kohort.explain.events import Event, Kind, Place
 from kohort.explain.explaining import Explainer
-from kohort.explain.generations import Committed
-from kohort.explain.leader_epochs import LeaderEpochs
+from kohort.explain.offsets_topic import leader_epochs
+from kohort.explain.offsets_topic.generations import Committed
+from kohort.explain.offsets_topic.leader_epochs import LeaderEpochs
 from kohort.model.ids import TopicPartition
 
 

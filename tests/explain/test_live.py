@@ -9,10 +9,10 @@ from kohort.explain import live as module
 from kohort.explain.amounts import Known, Stop
 from kohort.explain.causes import Cause
 from kohort.explain.events import Place
-from kohort.explain.leader_epochs import LeaderEpochs
 from kohort.explain.live import LiveGroup, LiveGroups
-from kohort.explain.picture import Cursor
-from kohort.explain.server_groups import Bumped, Reconciled, ServerMember
+from kohort.explain.offsets_topic.leader_epochs import LeaderEpochs
+from kohort.explain.offsets_topic.server_groups import Bumped, Reconciled, ServerMember
+from kohort.explain.pages.picture import Cursor
 from kohort.model.ids import TopicPartition
 
 

@@ -6,10 +6,10 @@ import random
 
 from kohort.explain.causes import Cause
 from kohort.explain.events import Place
-from kohort.explain.generations import Committed, Generations, Settled, SettledMember
-from kohort.explain.leader_epochs import LeaderEpochs
-from kohort.explain.metering import Counts, Meter
-from kohort.explain.server_groups import Bumped, Reconciled, ServerMember
+from kohort.explain.offsets_topic.generations import Committed, Generations, Settled, SettledMember
+from kohort.explain.offsets_topic.leader_epochs import LeaderEpochs
+from kohort.explain.offsets_topic.metering import Counts, Meter
+from kohort.explain.offsets_topic.server_groups import Bumped, Reconciled, ServerMember
 from kohort.model.ids import TopicPartition
 
 PARTITIONS = [TopicPartition("t", number) for number in range(4)]

@@ -6,7 +6,7 @@ from tests.explain.test_stories import done, explain, joins, leaves, member
 from tests.explain.test_without_generations import explained, sarama, session, subscribed
 
 from kohort.explain.amounts import Known
-from kohort.explain.number_row import Number, numbers_of
+from kohort.explain.pages.number_row import Number, numbers_of
 
 
 def by_name(numbers: list[Number]) -> dict[str, tuple[str, Known]]:

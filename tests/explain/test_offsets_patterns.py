@@ -10,7 +10,7 @@ from kohort.explain.amounts import Known
 from kohort.explain.events import Place
 from kohort.explain.explaining import Explained, Explainer
 from kohort.explain.findings import Finding
-from kohort.explain.generations import Settled, SettledMember
+from kohort.explain.offsets_topic.generations import Settled, SettledMember
 
 
 def member(client: str, process: int, owns: int) -> SettledMember:

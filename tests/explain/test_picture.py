@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from kohort.explain import picture as module
 from kohort.explain.causes import Cause
 from kohort.explain.events import Place, Side
-from kohort.explain.lag import Lag
+from kohort.explain.offsets_topic.lag import Lag
 from kohort.explain.ownership import Owned
-from kohort.explain.picture import Cursor, Picture, picture_of
+from kohort.explain.pages import picture as module
+from kohort.explain.pages.picture import Cursor, Picture, picture_of
 from kohort.explain.rebalances import Rebalance
 from kohort.explain.stories import Story
 

@@ -10,7 +10,7 @@ from tests.explain.test_stories import done, expires, explain, joins, leaves, me
 
 from kohort.explain.events import Event, Kind, Place, Side, Timed
 from kohort.explain.explaining import Explained, Explainer
-from kohort.explain.generations import Settled
+from kohort.explain.offsets_topic.generations import Settled
 
 
 def told(found: Explained, name: str) -> str:

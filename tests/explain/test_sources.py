@@ -18,7 +18,7 @@ from tests.tidy.trees import ROOT
 
 from kohort.explain.events import Place
 from kohort.explain.explaining import Explained, Explainer
-from kohort.explain.leader_epochs import LeaderEpochs
+from kohort.explain.offsets_topic.leader_epochs import LeaderEpochs
 from kohort.model import facts as f
 from kohort.model import member_facts as m
 from kohort.model.errors import ErrorCode

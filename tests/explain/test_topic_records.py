@@ -6,8 +6,8 @@ from kohort.explain.amounts import Known
 from kohort.explain.causes import Cause
 from kohort.explain.events import Place
 from kohort.explain.explaining import Explained, Explainer
-from kohort.explain.generations import Committed, Settled
-from kohort.explain.topic_records import dumped
+from kohort.explain.offsets_topic.generations import Committed, Settled
+from kohort.explain.offsets_topic.topic_records import dumped
 from kohort.model.ids import TopicPartition
 
 TOPIC_ID = "H3vGrnCrQpuRQfK1TCOX5Q"

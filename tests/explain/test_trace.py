@@ -10,8 +10,8 @@ from tests.explain.test_picture import rebalance
 from kohort.explain.amounts import Known, Stop
 from kohort.explain.explaining import Explained
 from kohort.explain.ownership import Owned
+from kohort.explain.pages.trace import trace
 from kohort.explain.stories import Story
-from kohort.explain.trace import trace
 
 
 def arrows(story: Story) -> list[dict[str, Any]]:

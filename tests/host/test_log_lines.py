@@ -15,7 +15,7 @@ import pytest
 from kohort.host.log_lines import JSON, TEXT, VARIABLE, add_log_field, set_up_log_lines
 from kohort.model.errors import ConfigError
 
-LOG = logging.getLogger("kohort.spark.driver")
+LOG = logging.getLogger("kohort.spark.source.driver")
 
 
 @pytest.fixture(autouse=True)
@@ -43,7 +43,7 @@ def test_each_line_is_an_object_with_the_fields_of_the_process(
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", first.pop("time"))
     assert first == {
         "level": "INFO",
-        "logger": "kohort.spark.driver",
+        "logger": "kohort.spark.source.driver",
         "pid": os.getpid(),
         "group": "lake",
         "application": "orders-0",

@@ -15,7 +15,7 @@ from tests.lab.async_pods import forget_the_dead, use_async_consumers
 from tests.lab.consumer_pods import ConsumerPod
 from tests.lab.thread_pods import use_blocking_consumers
 
-from kohort.client.partition_reader import PartitionReader
+from kohort.client.consuming.partition_reader import PartitionReader
 from kohort.lab import runs
 from kohort.lab.random_plans import MODES, draw
 from kohort.lab.runs import Report, run_plan
@@ -106,7 +106,9 @@ def test_buffered_records_that_outlive_a_revocation_are_found(
     lives: Lives, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(PartitionReader, "unbuffer", lambda _self, _partitions: False)
-    monkeypatch.setattr("kohort.client.unblocked_consumer.UnblockedConsumer.finish", one_by_one)
+    monkeypatch.setattr(
+        "kohort.client.consuming.unblocked_consumer.UnblockedConsumer.finish", one_by_one
+    )
     seeds, rule = {
         "asyncio": ((2, 3), "delivered-while-assigned"),
         "blocking": ((17,), "commits-follow-deliveries"),

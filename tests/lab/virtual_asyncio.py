@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from tests.lab.virtual_client import CURRENT, LOOK_S, Host, LabFetcher, LabWires, replace
 
-from kohort.client.async_driver import EventLoopTurns
+from kohort.client.consuming.async_driver import EventLoopTurns
 from kohort.model.instants import MICROS_PER_SECOND
 
 ROUNDING_S = 1e-7
@@ -168,8 +168,8 @@ def install(patch: pytest.MonkeyPatch, clock: Callable[[], int]) -> None:
 
     replace(patch, clock, lambda: asyncio.get_running_loop().time(), _never)
     patch.setattr("kohort.client.async_consumer.monotonic_ns", lambda: clock() * 1_000)
-    patch.setattr("kohort.client.async_driver.EventLoopTurns", LabTurns)
-    patch.setattr("kohort.client.unblocked_consumer.RecordFetcher", LoopFetcher)
+    patch.setattr("kohort.client.consuming.async_driver.EventLoopTurns", LabTurns)
+    patch.setattr("kohort.client.consuming.unblocked_consumer.RecordFetcher", LoopFetcher)
 
 
 def _never(_seconds: float) -> None:

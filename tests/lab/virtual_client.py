@@ -13,8 +13,8 @@ from typing import Any, Protocol
 
 import pytest
 
-from kohort.client.client_loop import ClientLoop, monotonic_now
-from kohort.client.fetching import FetchProblem, ProblemKind
+from kohort.client.connections.client_loop import ClientLoop, monotonic_now
+from kohort.client.fetching.record_fetcher import FetchProblem, ProblemKind
 from kohort.engine.member_outputs import Connect, Transmit
 from kohort.lab.network import Line
 from kohort.lab.scheduler import Process, Scheduler
@@ -293,4 +293,4 @@ def replace(
     patch.setattr("kohort.client.recording.FactRecorder", LabFactRecorder)
     patch.setattr("kohort.client.recording._files_in_use", {})
     generator = SimpleNamespace(Random=lambda: CURRENT.host.random)
-    patch.setattr("kohort.client.driver_thread.random", generator)
+    patch.setattr("kohort.client.connections.driver_thread.random", generator)

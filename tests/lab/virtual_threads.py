@@ -23,7 +23,7 @@ from typing import Any, ClassVar, Final, Protocol
 import pytest
 from tests.lab.virtual_client import CURRENT, LOOK_S, Host, LabFetcher, LabWires, replace
 
-from kohort.client.client_loop import monotonic_now
+from kohort.client.connections.client_loop import monotonic_now
 from kohort.engine.consumer_driver import ConsumerDriver
 from kohort.model.instants import MICROS_PER_SECOND
 
@@ -313,7 +313,7 @@ def install(patch: pytest.MonkeyPatch, clock: Callable[[], int], preempted: floa
         patch.setattr(f"kohort.client.{module}.Future", VirtualFuture)
     # A real lock, of a dictionary that pods never share; a thread may lose the processor inside.
     patch.setattr("kohort.client.recording._files_lock", nullcontext())
-    patch.setattr("kohort.client.driver_thread.ClientLoop", LabLoop)
+    patch.setattr("kohort.client.connections.driver_thread.ClientLoop", LabLoop)
     patch.setattr("kohort.client.consumer.RecordFetcher", BlockingFetcher)
     patch.setattr(LabLoop, "preempted", preempted)
     patch.setattr(LabLoop, "in_turn", set())

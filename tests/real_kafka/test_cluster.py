@@ -23,7 +23,7 @@ from tests.conformance.wire import ALL
 from tests.real_kafka.at_nodes import told_by_nodes
 
 from kohort.broker.embedded import EmbeddedBroker
-from kohort.cli.explain import explain
+from kohort.cli.explain.command import explain
 from kohort.client.admin import Admin
 from kohort.coordinator.partitions import partition_for
 from kohort.model.errors import ErrorCode

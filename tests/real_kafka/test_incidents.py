@@ -19,7 +19,7 @@ from click.testing import CliRunner
 from tests.client.stage import QUICK, topic
 
 from kohort import Consumer
-from kohort.cli.explain import explain
+from kohort.cli.explain.command import explain
 from kohort.client.admin import Admin
 from kohort.client.errors import Fenced
 from kohort.explain.events import Place

@@ -43,7 +43,7 @@ def nodes_that_serve(
     """The nodes from which a consumer in a rack fetched records of a partition (KIP-392)."""
     caplog.clear()
     producer = Producer({"bootstrap.servers": bootstrap})
-    caplog.set_level(logging.DEBUG, "kohort.client.fetching")
+    caplog.set_level(logging.DEBUG, "kohort.client.fetching.record_fetcher")
     with Consumer(
         bootstrap_servers=bootstrap, client_rack=rack, auto_offset_reset="earliest", debug="fetch"
     ) as consumer:

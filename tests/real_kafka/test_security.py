@@ -36,8 +36,8 @@ from tests.real_kafka.secured import (
 from tests.tidy.blocks import block_with
 
 from kohort.client.admin import Admin
-from kohort.client.client_loop import ClientLoop
 from kohort.client.config import parse_client_settings
+from kohort.client.connections.client_loop import ClientLoop
 from kohort.client.consumer import Consumer
 from kohort.client.errors import (
     AuthenticationFailed,
@@ -48,7 +48,7 @@ from kohort.client.errors import (
 )
 from kohort.client.membership import GroupMembership
 from kohort.client.producing import IdempotentProducer
-from kohort.spark.fetching import BatchFetcher
+from kohort.spark.source.fetching import BatchFetcher
 from kohort.testing.kafka_jars import installed
 from kohort.testing.real_kafka import absence
 from kohort.wire.client_connection import ClientConnection
@@ -160,7 +160,7 @@ def test_connections_log_in_again_before_their_sessions_end(
         assert len(connects) == opened
         write(parse_client_settings(settings), "short")
         until(lambda: reader.poll(0.2), "a record after three sessions of librdkafka's connection")
-    assert not [r for r in caplog.records if r.name == "kohort.client.fetching"]
+    assert not [r for r in caplog.records if r.name == "kohort.client.fetching.record_fetcher"]
 
 
 def test_connections_for_columns_log_in_again_with_tokens(

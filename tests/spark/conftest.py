@@ -20,8 +20,8 @@ from kohort.broker.embedded import EmbeddedBroker
 from kohort.client.admin import Admin
 from kohort.client.config import ClientSettings, parse_client_settings
 from kohort.model.ids import TopicPartition
-from kohort.spark import reading
-from kohort.spark.table import open_ledger
+from kohort.spark.source import reading
+from kohort.spark.tables.table import open_ledger
 
 PATIENCE_S = 240
 """A machine under load needs seconds for each wait; only a hang lasts this long."""

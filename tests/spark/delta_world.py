@@ -20,9 +20,9 @@ from tests.spark.fake_engine import Application, Checkpoint, FakeTopics, World, 
 
 from kohort.model.ids import TopicPartition
 from kohort.spark.delta.ledger import DeltaLedger
-from kohort.spark.ledger import WrittenFile
-from kohort.spark.piece_files import PLACE_SCHEMA, write_files, written_file
-from kohort.spark.planning import Piece
+from kohort.spark.ledgers.ledger import WrittenFile
+from kohort.spark.source.planning import Piece
+from kohort.spark.tables.piece_files import PLACE_SCHEMA, write_files, written_file
 
 
 def open_delta(directory: Path) -> DeltaLedger:

@@ -21,12 +21,12 @@ from kohort.client.membership import MembershipSnapshot
 from kohort.model.errors import KohortError
 from kohort.model.ids import TopicPartition
 from kohort.model.positions import Position
-from kohort.spark.driver import SourceDriver
-from kohort.spark.driver_parts import Copies
-from kohort.spark.ledger import Ledger, NotedTopic, WrittenFile
-from kohort.spark.options import SourceOptions, parse_options
-from kohort.spark.planning import Piece
-from kohort.spark.sqlite_ledger import SqliteLedger
+from kohort.spark.ledgers.ledger import Ledger, NotedTopic, WrittenFile
+from kohort.spark.ledgers.sqlite_ledger import SqliteLedger
+from kohort.spark.source.driver import SourceDriver
+from kohort.spark.source.driver_parts import Copies
+from kohort.spark.source.options import SourceOptions, parse_options
+from kohort.spark.source.planning import Piece
 
 
 def open_ledger(directory: Path) -> SqliteLedger:

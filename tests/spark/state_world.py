@@ -17,14 +17,14 @@ import pyarrow.parquet as pq
 from tests.spark.fake_engine import Application, FakeTopics, World, survives
 
 from kohort.model.ids import TopicPartition
-from kohort.spark.ledger import Ledger, WrittenFile
-from kohort.spark.piece_files import written_file
-from kohort.spark.planning import Piece
+from kohort.spark.ledgers.ledger import Ledger, WrittenFile
+from kohort.spark.source.planning import Piece
 from kohort.spark.state.copies import opened_copy
 from kohort.spark.state.files import StateFolder
 from kohort.spark.state.pieces import StateWork, write_with_state
 from kohort.spark.state.stage import Stage, checked_schema
 from kohort.spark.state.windows import Windows, count, greatest, total
+from kohort.spark.tables.piece_files import written_file
 
 GIVEN = pa.schema(
     [

@@ -10,13 +10,13 @@ import pyarrow as pa
 from tests.spark.conftest import Feed
 
 from kohort.model.ids import TopicPartition
-from kohort.spark.layout import record_hash
-from kohort.spark.ledger import Committed, ManifestRow, NotedQuery, NotedTopic, WrittenFile
-from kohort.spark.offsets import OwnedRange
-from kohort.spark.piece_files import write_files, written_file
-from kohort.spark.planning import pack, pieces_of
-from kohort.spark.reading import read_pieces
-from kohort.spark.table import open_ledger
+from kohort.spark.ledgers.ledger import Committed, ManifestRow, NotedQuery, NotedTopic, WrittenFile
+from kohort.spark.source.offsets import OwnedRange
+from kohort.spark.source.planning import pack, pieces_of
+from kohort.spark.source.reading import read_pieces
+from kohort.spark.tables.layout import record_hash
+from kohort.spark.tables.piece_files import write_files, written_file
+from kohort.spark.tables.table import open_ledger
 
 
 def as_rows(batch: pa.RecordBatch) -> pa.RecordBatch:

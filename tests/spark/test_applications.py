@@ -26,11 +26,11 @@ from kohort.client.admin import Admin
 from kohort.host.java import archived_classes
 from kohort.model.ids import TopicPartition
 from kohort.model.positions import LATEST
-from kohort.spark.ledger import Ledger as KohortLedger
-from kohort.spark.ledger import Position
+from kohort.spark.ledgers.ledger import Ledger as KohortLedger
+from kohort.spark.ledgers.ledger import Position
 from kohort.spark.session import QUICK
-from kohort.spark.table import clean, kind_of, open_ledger
-from kohort.spark.verify import verify
+from kohort.spark.tables.table import clean, kind_of, open_ledger
+from kohort.spark.tables.verify import verify
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(900)]
 

@@ -35,10 +35,10 @@ from kohort.model.ids import TopicPartition
 from kohort.spark import session
 from kohort.spark.delta.ledger import DeltaLedger
 from kohort.spark.failures import NoSpace, PipelineFailed
-from kohort.spark.layout import CHECKPOINTS
-from kohort.spark.parquet_sink import ParquetSink
 from kohort.spark.pipeline import PipelineConfig, run_pipeline
-from kohort.spark.verify import verify
+from kohort.spark.tables.layout import CHECKPOINTS
+from kohort.spark.tables.parquet_sink import ParquetSink
+from kohort.spark.tables.verify import verify
 from kohort.testing.kafka_jars import installed
 from kohort.testing.real_kafka import RealKafka, absence
 

@@ -35,10 +35,10 @@ from tests.spark.yarn_cluster import YarnCluster
 from kohort.host.identity import VARIABLE
 from kohort.host.java import find_java, spark_java_home
 from kohort.model.ids import TopicPartition
-from kohort.spark.layout import is_delta
-from kohort.spark.postgres_ledger import use_database
-from kohort.spark.table import open_ledger
-from kohort.spark.verify import verify
+from kohort.spark.ledgers.postgres_ledger import use_database
+from kohort.spark.tables.layout import is_delta
+from kohort.spark.tables.table import open_ledger
+from kohort.spark.tables.verify import verify
 from kohort.testing.ports import free_ports
 
 pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.timeout(1200)]

@@ -11,19 +11,19 @@ import pytest
 from tests.spark.fake_engine import FakeTopics, run_until
 
 from kohort.model.ids import TopicPartition
-from kohort.spark.ledger import LedgerError
-from kohort.spark.table import orphans_of
+from kohort.spark.ledgers.ledger import LedgerError
+from kohort.spark.tables.table import orphans_of
 
 pytest.importorskip("deltalake", reason="pip install 'kohort[spark]'")
 
 from deltalake import DeltaTable
 from tests.spark.delta_world import DeltaWorld, replay, rows_of, start
 
-from kohort.spark import parquet_output
 from kohort.spark.delta import log as delta_log
 from kohort.spark.delta import tidying as delta_tidying
 from kohort.spark.delta.log import Change, DeltaLog
 from kohort.spark.delta.maintenance import KEEP_S, Interrupted, compact, vacuum
+from kohort.spark.tables import parquet_output
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 _COMMIT = DeltaLog.commit

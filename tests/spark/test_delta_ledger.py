@@ -21,10 +21,10 @@ from tests.tidy.blocks import block_with
 
 from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
-from kohort.spark.layout import DATA, DEAD_LETTERS
-from kohort.spark.ledger import LedgerError, NotedTopic, WrittenFile
-from kohort.spark.planning import Piece
-from kohort.spark.table import clean, open_ledger, orphans_of
+from kohort.spark.ledgers.ledger import LedgerError, NotedTopic, WrittenFile
+from kohort.spark.source.planning import Piece
+from kohort.spark.tables.layout import DATA, DEAD_LETTERS
+from kohort.spark.tables.table import clean, open_ledger, orphans_of
 
 pytest.importorskip("deltalake", reason="pip install 'kohort[spark]'")
 

@@ -12,12 +12,12 @@ from tests.spark.fake_engine import run_until
 
 from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
-from kohort.spark.layout import DEAD_LETTERS
-from kohort.spark.ledger import NotedTopic, WrittenFile
-from kohort.spark.piece_files import DEAD_SCHEMA
-from kohort.spark.planning import Piece
+from kohort.spark.ledgers.ledger import NotedTopic, WrittenFile
+from kohort.spark.source.planning import Piece
 from kohort.spark.state.heads import StateHead
-from kohort.spark.table import open_ledger, rewind_table
+from kohort.spark.tables.layout import DEAD_LETTERS
+from kohort.spark.tables.piece_files import DEAD_SCHEMA
+from kohort.spark.tables.table import open_ledger, rewind_table
 
 pytest.importorskip("deltalake", reason="pip install 'kohort[spark]'")
 

@@ -14,11 +14,11 @@ from click.testing import CliRunner
 from tests.spark.conftest import Feed
 from tests.spark.tables import land
 
-from kohort.cli.table import table as table_command
+from kohort.cli.spark.table import table as table_command
 from kohort.model.ids import TopicPartition
-from kohort.spark.layout import DEAD_LETTERS
-from kohort.spark.ledger import NotedQuery
-from kohort.spark.verify import verify
+from kohort.spark.ledgers.ledger import NotedQuery
+from kohort.spark.tables.layout import DEAD_LETTERS
+from kohort.spark.tables.verify import verify
 
 pytest.importorskip("deltalake", reason="pip install 'kohort[spark]'")
 
@@ -105,7 +105,7 @@ def test_faults_of_a_delta_table_are_found(feed: Callable[..., Feed], tmp_path: 
 def test_a_pipeline_writes_a_delta_table_that_others_read(
     run: Callable[..., list[Any]], feed: Callable[..., Feed], spark: Any, tmp_path: Path
 ) -> None:
-    from kohort.spark.dataframes import read_dead_letters, read_table
+    from kohort.spark.tables.dataframes import read_dead_letters, read_table
 
     sql = (
         "SELECT CAST(value AS STRING) AS text, timestamp AS at, "

@@ -29,10 +29,10 @@ from tests.spark.schedules import actions, folder_of_a_run, play
 from kohort.model.errors import ConfigError, InvariantViolation
 from kohort.model.ids import TopicPartition
 from kohort.spark.draining import DrainFile, Draining
-from kohort.spark.driver import SourceDriver
-from kohort.spark.ledger import Acquired, UnfencedLedger
-from kohort.spark.options import DELETED
-from kohort.spark.sqlite_ledger import SqliteLedger
+from kohort.spark.ledgers.ledger import Acquired, UnfencedLedger
+from kohort.spark.ledgers.sqlite_ledger import SqliteLedger
+from kohort.spark.source.driver import SourceDriver
+from kohort.spark.source.options import DELETED
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 

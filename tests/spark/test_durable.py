@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kohort.spark.durable import make_folder
+from kohort.spark.tables.durable import make_folder
 
 
 def test_each_new_folder_is_synced_in_the_folder_that_holds_it(

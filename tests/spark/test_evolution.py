@@ -24,7 +24,7 @@ from pyspark.sql.types import (
 )
 
 from kohort.model.errors import ConfigError
-from kohort.spark.evolution import evolved, told
+from kohort.spark.tables.evolution import evolved, told
 
 HERE = Path("/lake")
 TABLE = "offset bigint, n int, big bigint, price decimal(8,2), text string"
@@ -79,7 +79,7 @@ def test_a_type_that_does_not_fit_or_a_name_in_other_letters_is_refused(made: st
 def test_rows_before_and_after_a_change_of_the_columns_are_read_together(
     spark: Any, run: Callable[..., list[Any]], feed: Callable[..., Feed], tmp_path: Path, kind: str
 ) -> None:
-    from kohort.spark.dataframes import read_table
+    from kohort.spark.tables.dataframes import read_table
 
     source = feed(1, [(None, b"%d" % n) for n in range(2)])
     sql = "SELECT CAST(CAST(value AS STRING) AS {}) AS n{} FROM records"

@@ -89,7 +89,9 @@ def test_an_accident_is_one_line_with_its_cause_and_the_next_step(text: str, sai
 
 
 def test_a_sentence_of_kohort_goes_before_everything_around_it() -> None:
-    ledger = "kohort.spark.ledger.LedgerError: /lake/ledger.db cannot be written: disk is full"
+    ledger = (
+        "kohort.spark.ledgers.ledger.LedgerError: /lake/ledger.db cannot be written: disk is full"
+    )
     error = explained(StreamingQueryException(STREAM.format(TRACE.format(ledger))))
     assert isinstance(error, NoSpace)
     assert str(error) == "the query stopped: /lake/ledger.db cannot be written: disk is full"
@@ -102,7 +104,7 @@ def test_a_sentence_of_kohort_goes_before_everything_around_it() -> None:
     assert str(wrong) == "no topic t"
 
 
-@pytest.mark.parametrize("module", ["kohort", "pyspark", "kohort.spark.source"])
+@pytest.mark.parametrize("module", ["kohort", "pyspark", "kohort.spark.source.data_source"])
 def test_a_python_of_workers_without_kohort_is_named_with_the_variable(module: str) -> None:
     """Before the query, the error comes from Py4J; in a task, from the query."""
     text = f"ModuleNotFoundError: No module named '{module}'"

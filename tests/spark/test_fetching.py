@@ -17,8 +17,8 @@ from kohort.engine.member_outputs import Node
 from kohort.fetch.requests import Answer, Remedy
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import TopicPartition
-from kohort.spark.fetching import BatchFetcher, Wanted
-from kohort.spark.options import DEFAULT_FETCH_BYTES, parse_options
+from kohort.spark.source.fetching import BatchFetcher, Wanted
+from kohort.spark.source.options import DEFAULT_FETCH_BYTES, parse_options
 from kohort.storage.compression import CompressionType
 from kohort.storage.record_batch import parse_header
 from kohort.storage.records import Record, build_batch

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from click.testing import CliRunner
 
 from kohort.cli.main import cli
-from kohort.cli.spark_history import read_file
+from kohort.cli.spark.history import read_file
 from kohort.lab.compared_policies import compared_policy
 from kohort.lab.scenarios.base import Setup
 from kohort.lab.scenarios.registry import scenario

@@ -29,7 +29,7 @@ from kohort.spark.pipeline import (
     PipelineConfig,
 )
 from kohort.spark.progress import Progress
-from kohort.spark.verify import verify
+from kohort.spark.tables.verify import verify
 
 LATE = (
     "[STREAM_FAILED] Query [id = e19c6039, runId = 6b47a887] terminated with exception: Python "

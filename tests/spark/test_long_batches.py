@@ -8,7 +8,7 @@ import pytest
 from tests.spark.fake_engine import Application, Checkpoint, FakeTopics, World
 
 from kohort.model.ids import TopicPartition
-from kohort.spark.planning import BatchLimit
+from kohort.spark.source.planning import BatchLimit
 
 
 def lost_by(world: World, app: Application) -> list[float]:
@@ -47,7 +47,7 @@ def test_the_first_batch_of_a_query_is_short_and_later_ones_grow(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody knows yet how long a record takes."""
-    monkeypatch.setattr("kohort.spark.driver.FIRST_BATCH", 3)
+    monkeypatch.setattr("kohort.spark.source.driver.FIRST_BATCH", 3)
     with World(tmp_path, FakeTopics(1)) as world:
         world.topics.end[TopicPartition("t", 0)] = 60
         world.seconds_per_record = 1

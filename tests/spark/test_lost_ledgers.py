@@ -15,10 +15,10 @@ from tests.spark.fake_engine import FakeTopics, run_until
 
 from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
-from kohort.spark.layout import COMPACTED
-from kohort.spark.ledger import LedgerError
-from kohort.spark.sqlite_ledger import LEDGER_PATH, SqliteLedger
-from kohort.spark.table import open_ledger
+from kohort.spark.ledgers.ledger import LedgerError
+from kohort.spark.ledgers.sqlite_ledger import LEDGER_PATH, SqliteLedger
+from kohort.spark.tables.layout import COMPACTED
+from kohort.spark.tables.table import open_ledger
 
 A = TopicPartition("t", 0)
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
-from kohort.spark.offsets import OwnedRange, SourceOffset, parse, render
+from kohort.spark.source.offsets import OwnedRange, SourceOffset, parse, render
 
 topics = st.text(alphabet="abz019._-", min_size=1, max_size=12)
 counts = st.integers(min_value=0, max_value=2**63 - 1)

@@ -11,16 +11,16 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from kohort.cli.table import table
+from kohort.cli.spark.table import table
 from kohort.host import identity
 from kohort.host.identity import HostIdentity, this_host
 from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
-from kohort.spark import sqlite_ledger
-from kohort.spark import table as tables
-from kohort.spark.ledger import LedgerError
-from kohort.spark.one_host import NAME, OneHost
-from kohort.spark.sqlite_ledger import LEDGER_PATH, SqliteLedger
+from kohort.spark.ledgers import sqlite_ledger
+from kohort.spark.ledgers.ledger import LedgerError
+from kohort.spark.ledgers.one_host import NAME, OneHost
+from kohort.spark.ledgers.sqlite_ledger import LEDGER_PATH, SqliteLedger
+from kohort.spark.tables import table as tables
 
 HERE = HostIdentity(name="a", machine="m1", boot="b1")
 CONTAINER = HostIdentity(name="3f1c9a", boot="b1")

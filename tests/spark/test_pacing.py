@@ -11,8 +11,8 @@ from tests.spark.fake_engine import Application, Checkpoint, FakeTopics, World, 
 
 from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
-from kohort.spark.options import parse_options
 from kohort.spark.pacing import Pacing
+from kohort.spark.source.options import parse_options
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 

@@ -12,9 +12,9 @@ from tests.spark.conftest import Feed
 
 pytest.importorskip("pyspark", reason="pip install 'kohort[spark]'")
 
-from kohort.spark.parquet_sink import CAREFUL, QUICK, SMALL_ROW
-from kohort.spark.table import open_ledger
-from kohort.spark.verify import verify
+from kohort.spark.tables.parquet_sink import CAREFUL, QUICK, SMALL_ROW
+from kohort.spark.tables.table import open_ledger
+from kohort.spark.tables.verify import verify
 
 RECORDS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
@@ -61,9 +61,9 @@ def test_rows_that_grow_from_small_to_huge_are_counted_and_land_once(
 def test_the_size_of_a_row_is_the_size_of_the_row_that_the_sql_makes(
     spark: Any, sql: str, limited: bool | None
 ) -> None:
-    from kohort.spark.parquet_sink import can_be_sized, table_frame
     from kohort.spark.rowwise import apply_sql
-    from kohort.spark.source import SCHEMA
+    from kohort.spark.source.data_source import SCHEMA
+    from kohort.spark.tables.parquet_sink import can_be_sized, table_frame
 
     records = spark.createDataFrame([(b"k", b"v", "t", 0, 5, None, 0)], SCHEMA)
     query = apply_sql(spark, records, sql)

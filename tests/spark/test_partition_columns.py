@@ -22,12 +22,13 @@ from tests.spark.delta_world import rows_of
 
 from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
-from kohort.spark import parquet_output
 from kohort.spark.delta.ledger import DeltaLedger
 from kohort.spark.delta.log import DeltaLog
 from kohort.spark.delta.maintenance import compact, vacuum
-from kohort.spark.layout import DATA
-from kohort.spark.partition_columns import (
+from kohort.spark.source.planning import Piece
+from kohort.spark.tables import parquet_output
+from kohort.spark.tables.layout import DATA
+from kohort.spark.tables.partition_columns import (
     MOST_VALUES,
     NewTable,
     check_made,
@@ -36,10 +37,9 @@ from kohort.spark.partition_columns import (
     folders_of,
     parse_partition_by,
 )
-from kohort.spark.piece_files import PLACE_SCHEMA, write_files, written_file
-from kohort.spark.planning import Piece
-from kohort.spark.table import kind_of, open_ledger, orphans_of
-from kohort.spark.verify import verify
+from kohort.spark.tables.piece_files import PLACE_SCHEMA, write_files, written_file
+from kohort.spark.tables.table import kind_of, open_ledger, orphans_of
+from kohort.spark.tables.verify import verify
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 SHOPS = ["a b", "ü%/x", "", None, "c:d=e&f#g?h"]

@@ -15,11 +15,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kohort.model.ids import TopicPartition
-from kohort.spark import ledger
-from kohort.spark.ledger import Seal, WrittenFile, match_files
-from kohort.spark.piece_files import write_files, written_file
-from kohort.spark.planning import Piece
-from kohort.spark.seals import seal_of
+from kohort.spark.ledgers import ledger
+from kohort.spark.ledgers.ledger import Seal, WrittenFile, match_files
+from kohort.spark.source.planning import Piece
+from kohort.spark.tables.piece_files import write_files, written_file
+from kohort.spark.tables.seals import seal_of
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 AB0 = TopicPartition("ab", 0)

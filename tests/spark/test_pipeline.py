@@ -25,12 +25,12 @@ from tests.spark.tables import manifest_of
 from kohort.client.admin import Admin
 from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
-from kohort.spark.layout import record_hash
-from kohort.spark.missing_rows import SparkQueryRunner
-from kohort.spark.seals import seal_of
-from kohort.spark.sqlite_ledger import LEDGER_PATH, SqliteLedger
-from kohort.spark.table import open_ledger
-from kohort.spark.verify import verify
+from kohort.spark.ledgers.sqlite_ledger import LEDGER_PATH, SqliteLedger
+from kohort.spark.tables.layout import record_hash
+from kohort.spark.tables.missing_rows import SparkQueryRunner
+from kohort.spark.tables.seals import seal_of
+from kohort.spark.tables.table import open_ledger
+from kohort.spark.tables.verify import verify
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 

@@ -13,7 +13,7 @@ from tests.spark.conftest import Feed, Record
 
 pytest.importorskip("pyspark", reason="pip install 'kohort[spark]'")
 
-from kohort.spark.verify import verify
+from kohort.spark.tables.verify import verify
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kohort.model.ids import TopicPartition
-from kohort.spark.offsets import OwnedRange, SourceOffset
-from kohort.spark.planning import Dropped, Piece, pack, pieces_of, plan, replay_filter, share
+from kohort.spark.source.offsets import OwnedRange, SourceOffset
+from kohort.spark.source.planning import Dropped, Piece, pack, pieces_of, plan, replay_filter, share
 
 A, B, C = (TopicPartition("t", n) for n in range(3))
 

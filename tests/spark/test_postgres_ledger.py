@@ -21,13 +21,13 @@ from tests.spark.test_sqlite_ledger import A, B, own, piece, written
 
 from kohort.host.identity import VARIABLE
 from kohort.model.errors import ConfigError
-from kohort.spark.committing import check_written
-from kohort.spark.ledger import LedgerConflict, LedgerError
-from kohort.spark.postgres_ledger import PostgresLedger, use_database
-from kohort.spark.postgres_note import NOTE
-from kohort.spark.sqlite_ledger import SqliteLedger
+from kohort.spark.ledgers.committing import check_written
+from kohort.spark.ledgers.ledger import LedgerConflict, LedgerError
+from kohort.spark.ledgers.postgres_ledger import PostgresLedger, use_database
+from kohort.spark.ledgers.postgres_note import NOTE
+from kohort.spark.ledgers.sqlite_ledger import SqliteLedger
 from kohort.spark.state.heads import StateHead, StateStep
-from kohort.spark.table import adopt, clean, open_ledger
+from kohort.spark.tables.table import adopt, clean, open_ledger
 
 pytestmark = pytest.mark.slow
 
@@ -161,7 +161,7 @@ def test_a_server_that_dies_within_a_commit_has_committed_nothing(
         server.stop()
 
     with monkeypatch.context() as patch:
-        patch.setattr("kohort.spark.sqlite_ledger.check_written", die)
+        patch.setattr("kohort.spark.ledgers.sqlite_ledger.check_written", die)
         with pytest.raises(LedgerError, match="nothing was changed"):
             ledger.commit("app", [])
     server.start()

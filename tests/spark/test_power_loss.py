@@ -21,7 +21,7 @@ from tests.spark.delta_world import DeltaWorld, WritingApplication, rows_of
 from kohort.model.ids import TopicPartition
 from kohort.spark.delta import log as delta_log
 from kohort.spark.delta.maintenance import compact, vacuum
-from kohort.spark.ledger import LedgerError
+from kohort.spark.ledgers.ledger import LedgerError
 
 cuts = st.tuples(st.just("power"), st.integers(0, 2), st.integers(0, 1_000))
 tidying = st.tuples(st.just("tidy"), st.just(0), st.just(0))

@@ -10,11 +10,11 @@ from tests.spark.conftest import Feed
 
 from kohort.fetch.columns import WITH_HEADERS
 from kohort.model.ids import TopicPartition
-from kohort.spark import reading
-from kohort.spark.fetching import BatchFetcher, Wanted
-from kohort.spark.planning import Piece
-from kohort.spark.reading import ReadFailed, read_pieces, warm_up
-from kohort.spark.source import KohortStreamReader, PiecesPartition
+from kohort.spark.source import reading
+from kohort.spark.source.data_source import KohortStreamReader, PiecesPartition
+from kohort.spark.source.fetching import BatchFetcher, Wanted
+from kohort.spark.source.planning import Piece
+from kohort.spark.source.reading import ReadFailed, read_pieces, warm_up
 from kohort.testing.fault_proxy import FaultProxy
 
 pytestmark = pytest.mark.slow

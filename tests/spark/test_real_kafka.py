@@ -15,7 +15,7 @@ from tests.spark.conftest import PATIENCE_S, Feed, run_two
 
 from kohort.client.admin import Admin
 from kohort.client.config import parse_client_settings
-from kohort.spark.verify import verify
+from kohort.spark.tables.verify import verify
 from kohort.testing.kafka_jars import installed
 from kohort.testing.real_kafka import RealKafka, absence
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kohort.spark.layout import record_hash
-from kohort.spark.record_hashes import record_hashes
+from kohort.spark.tables.layout import record_hash
+from kohort.spark.tables.record_hashes import record_hashes
 
 VALUES = st.none() | st.binary(max_size=70) | st.binary(min_size=100, max_size=300)
 RECORDS = st.lists(st.tuples(VALUES, VALUES), max_size=30)
@@ -36,6 +36,6 @@ def test_a_column_of_nulls_has_no_bytes() -> None:
 def test_the_hashes_without_numba_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     column = pa.array([b"", None, b"1234567890123456789"], pa.binary())
     compiled = record_hashes(column, column)
-    monkeypatch.setitem(sys.modules, "kohort.spark.crc_kernel", None)
-    monkeypatch.delattr("kohort.spark.crc_kernel", raising=False)
+    monkeypatch.setitem(sys.modules, "kohort.spark.tables.crc_kernel", None)
+    monkeypatch.delattr("kohort.spark.tables.crc_kernel", raising=False)
     assert record_hashes(column, column).equals(compiled)

@@ -12,10 +12,10 @@ from tests.spark.conftest import Feed
 from tests.spark.fake_engine import Application, Checkpoint, FakeTopics, World
 
 from kohort.model.ids import TopicPartition
-from kohort.spark.kafka_topics import KafkaTopics
-from kohort.spark.options import parse_options
-from kohort.spark.planning import share
-from kohort.spark.record_sizes import WORTH_A_SAMPLE, RecordSizes
+from kohort.spark.source.kafka_topics import KafkaTopics
+from kohort.spark.source.options import parse_options
+from kohort.spark.source.planning import share
+from kohort.spark.source.record_sizes import WORTH_A_SAMPLE, RecordSizes
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 

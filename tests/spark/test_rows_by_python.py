@@ -11,10 +11,10 @@ from tests.spark.conftest import Feed
 from tests.tidy.blocks import block_with
 from tests.tidy.trees import ROOT
 
-from kohort.spark.missing_rows import SparkQueryRunner
 from kohort.spark.state.judging import StateJudge
 from kohort.spark.state.stage import load_stage
-from kohort.spark.verify import verify
+from kohort.spark.tables.missing_rows import SparkQueryRunner
+from kohort.spark.tables.verify import verify
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 

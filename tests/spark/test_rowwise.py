@@ -10,14 +10,14 @@ import pytest
 
 from kohort.fetch.columns import arrow_schema
 from kohort.model.errors import ConfigError
-from kohort.spark.ledger import NotedQuery
+from kohort.spark.ledgers.ledger import NotedQuery
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 
 
 @pytest.fixture(scope="module")
 def records(spark: Any) -> Any:
-    from kohort.spark.source import SCHEMA
+    from kohort.spark.source.data_source import SCHEMA
 
     rows = [(b"k", b"12", "t", 0, 5, None, 0), (None, b"x", "t", 1, 6, None, 0)]
     return spark.createDataFrame(rows, SCHEMA)
@@ -46,8 +46,8 @@ def records(spark: Any) -> Any:
 def test_row_wise_sql_runs_and_keeps_partition_and_offset(  # noqa: PLR0917
     spark: Any, records: Any, sql: str, columns: tuple[str, ...], filtering: bool, rows: Any
 ) -> None:
-    from kohort.spark.parquet_sink import table_frame
     from kohort.spark.rowwise import apply_sql
+    from kohort.spark.tables.parquet_sink import table_frame
 
     query = apply_sql(spark, records, sql)
     assert (query.columns, query.filtering) == (columns, filtering)
@@ -82,7 +82,7 @@ def test_a_filter_with_another_result_in_a_second_run_is_unrepeatable(
 
 
 def test_a_query_runs_again_with_its_noted_settings(spark: Any) -> None:
-    from kohort.spark.missing_rows import SparkQueryRunner
+    from kohort.spark.tables.missing_rows import SparkQueryRunner
 
     at = datetime.datetime(2026, 11, 22, 20, tzinfo=datetime.UTC)
     row = (b"k", b"v", "t", 0, 5, at, 0)

@@ -17,13 +17,13 @@ from tests.spark.fake_engine import run_until, survives
 from tests.spark.test_piece_files import A0, A1, AB0, B0, rows, written
 
 from kohort.model.ids import TopicPartition
-from kohort.spark import parquet_output
 from kohort.spark.delta.log import Change, DeltaConflict, DeltaLog
-from kohort.spark.layout import SHARED, partition_of_file
-from kohort.spark.ledger import LedgerError
-from kohort.spark.parquet_output import ParquetOutput
-from kohort.spark.seals import seal_of
-from kohort.spark.table import clean, orphans_of
+from kohort.spark.ledgers.ledger import LedgerError
+from kohort.spark.tables import parquet_output
+from kohort.spark.tables.layout import SHARED, partition_of_file
+from kohort.spark.tables.parquet_output import ParquetOutput
+from kohort.spark.tables.seals import seal_of
+from kohort.spark.tables.table import clean, orphans_of
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 _COMMIT = DeltaLog.commit

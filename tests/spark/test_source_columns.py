@@ -8,8 +8,8 @@ pytest.importorskip("pyspark", reason="pip install 'kohort[spark]'")
 
 from kohort.fetch.columns import WITH_HEADERS
 from kohort.model.errors import ConfigError
-from kohort.spark.options import RECORD_COLUMNS
-from kohort.spark.source import KohortDataSource
+from kohort.spark.source.data_source import KohortDataSource
+from kohort.spark.source.options import RECORD_COLUMNS
 
 GIVEN = {"kafka.bootstrap.servers": "b:1", "kafka.group.id": "g", "subscribe": "t"}
 

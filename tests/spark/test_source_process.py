@@ -12,7 +12,7 @@ pytest.importorskip("pyspark", reason="pip install 'kohort[spark]'")
 # Each child gets SIGTERM, and again just before a line of the handler: the first, the second ...
 SOURCE = """
 import os, signal, sys
-from kohort.spark import source
+from kohort.spark.source import data_source as source
 
 def told_again_at(line):
     left = line
@@ -66,7 +66,7 @@ def test_a_second_sigterm_neither_blocks_nor_interrupts_leaving_the_group() -> N
 # Spark's runner calls ``stop`` like this when an error ends its loop.
 RUNNER = """
 import sys
-from kohort.spark.source import KohortStreamReader
+from kohort.spark.source.data_source import KohortStreamReader
 
 class Driver:
     def stop(self):

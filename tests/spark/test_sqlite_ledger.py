@@ -19,12 +19,12 @@ import pytest
 
 from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
-from kohort.spark import sqlite_files, sqlite_ledger
-from kohort.spark.layout import DATA
-from kohort.spark.ledger import LedgerConflict, LedgerError, ManifestRow, Seal, WrittenFile
-from kohort.spark.planning import Piece
-from kohort.spark.sqlite_ledger import LEDGER_PATH, SqliteLedger
-from kohort.spark.table import clean
+from kohort.spark.ledgers import sqlite_files, sqlite_ledger
+from kohort.spark.ledgers.ledger import LedgerConflict, LedgerError, ManifestRow, Seal, WrittenFile
+from kohort.spark.ledgers.sqlite_ledger import LEDGER_PATH, SqliteLedger
+from kohort.spark.source.planning import Piece
+from kohort.spark.tables.layout import DATA
+from kohort.spark.tables.table import clean
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -245,8 +245,8 @@ WORKER = """
 import sys
 from pathlib import Path
 from kohort.model.ids import TopicPartition
-from kohort.spark.planning import Piece
-from kohort.spark.sqlite_ledger import SqliteLedger
+from kohort.spark.source.planning import Piece
+from kohort.spark.ledgers.sqlite_ledger import SqliteLedger
 
 directory, name, goal = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 partition = TopicPartition("t", 0)

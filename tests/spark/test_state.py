@@ -30,7 +30,7 @@ from tests.tidy.blocks import block_with
 
 from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
-from kohort.spark.ledger import Ledger, LedgerError
+from kohort.spark.ledgers.ledger import Ledger, LedgerError
 from kohort.spark.state import pieces
 from kohort.spark.state.copies import opened_copy
 from kohort.spark.state.files import StateFileGone, StateFolder

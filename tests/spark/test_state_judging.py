@@ -18,24 +18,24 @@ from click.testing import CliRunner
 from tests.spark.conftest import Feed
 from tests.spark.tables import as_rows
 
-from kohort.cli.table import table as table_command
+from kohort.cli.spark.table import table as table_command
 from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
 from kohort.spark.delta.commits import head_numbers
 from kohort.spark.delta.ledger import DeltaLedger
 from kohort.spark.delta.log import Change
-from kohort.spark.ledger import NotedQuery, NotedTopic
-from kohort.spark.piece_files import written_file
-from kohort.spark.planning import Piece
-from kohort.spark.reading import read_pieces
+from kohort.spark.ledgers.ledger import NotedQuery, NotedTopic
+from kohort.spark.source.planning import Piece
+from kohort.spark.source.reading import read_pieces
 from kohort.spark.state.files import StateFolder
 from kohort.spark.state.heads import STATE
 from kohort.spark.state.judging import StateJudge
 from kohort.spark.state.pieces import StateWork, write_with_state
 from kohort.spark.state.showing import heads_of, shown
 from kohort.spark.state.stage import Loaded
-from kohort.spark.table import open_ledger
-from kohort.spark.verify import Verdict, verify
+from kohort.spark.tables.piece_files import written_file
+from kohort.spark.tables.table import open_ledger
+from kohort.spark.tables.verify import Verdict, verify
 
 QUERY = NotedQuery(sql="SELECT value FROM records", settings={}, filtering=False, unrepeatable=None)
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from kohort.model.errors import ConfigError
-from kohort.spark.layout import is_delta
-from kohort.spark.table import open_ledger
+from kohort.spark.tables.layout import is_delta
+from kohort.spark.tables.table import open_ledger
 
 pytest.importorskip("deltalake", reason="pip install 'kohort[spark]'")
 

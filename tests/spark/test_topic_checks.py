@@ -17,7 +17,7 @@ from tests.spark.fake_engine import (
 
 from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
-from kohort.spark.ledger import NotedTopic, UnfencedLedger
+from kohort.spark.ledgers.ledger import NotedTopic, UnfencedLedger
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 C, D = TopicPartition("t", 2), TopicPartition("t", 3)

@@ -16,8 +16,8 @@ from kohort.client.admin import Admin
 from kohort.client.membership import GroupMembership
 from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
-from kohort.spark.kafka_topics import KafkaTopics
-from kohort.spark.options import parse_options
+from kohort.spark.source.kafka_topics import KafkaTopics
+from kohort.spark.source.options import parse_options
 
 A, B, LATER = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("t2", 0)
 

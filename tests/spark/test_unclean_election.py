@@ -16,10 +16,10 @@ from kohort.client.admin import Admin
 from kohort.client.descriptions import PartitionDescription
 from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
-from kohort.spark.kafka_topics import KafkaTopics
-from kohort.spark.options import parse_options
-from kohort.spark.sqlite_ledger import SqliteLedger
-from kohort.spark.topic_checks import TopicChecks
+from kohort.spark.ledgers.sqlite_ledger import SqliteLedger
+from kohort.spark.source.kafka_topics import KafkaTopics
+from kohort.spark.source.options import parse_options
+from kohort.spark.source.topic_checks import TopicChecks
 from kohort.testing.real_kafka import RealKafka
 
 T0 = TopicPartition("t", 0)

@@ -18,16 +18,16 @@ from click.testing import CliRunner
 from tests.spark.conftest import Feed
 from tests.spark.tables import land, manifest_of
 
-from kohort.cli.table import table as table_command
+from kohort.cli.spark.table import table as table_command
 from kohort.client.admin import Admin
 from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
-from kohort.spark import missing_rows
-from kohort.spark import verify as verifying
-from kohort.spark.ledger import NotedQuery
-from kohort.spark.sqlite_ledger import LEDGER_PATH
-from kohort.spark.table import clean, orphans_of
-from kohort.spark.verify import Verdict, verify
+from kohort.spark.ledgers.ledger import NotedQuery
+from kohort.spark.ledgers.sqlite_ledger import LEDGER_PATH
+from kohort.spark.tables import missing_rows
+from kohort.spark.tables import verify as verifying
+from kohort.spark.tables.table import clean, orphans_of
+from kohort.spark.tables.verify import Verdict, verify
 
 pytestmark = pytest.mark.slow
 

@@ -73,7 +73,12 @@ def test_the_imports_before_a_fork_start_no_thread_and_are_frozen() -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     threads, frozen, *modules = done.stdout.split()
     assert (threads, frozen) == ("1", "True"), done.stderr
-    assert {"pyarrow", "pandas", "kohort.spark.reading", "kohort.spark.piece_files"} < {*modules}
+    assert {
+        "pyarrow",
+        "pandas",
+        "kohort.spark.source.reading",
+        "kohort.spark.tables.piece_files",
+    } < {*modules}
 
 
 KEEPS = """

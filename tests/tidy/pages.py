@@ -21,7 +21,7 @@ from tests.tidy.trees import ROOT
 
 from kohort.cli.main import COMMANDS
 from kohort.client.config import ClientSettings
-from kohort.client.security import SecuritySettings
+from kohort.client.connections.security import SecuritySettings
 from kohort.history.check import Heading
 from kohort.history.registry import CHECKS
 from kohort.host.settings import BrokerSettings, Rule, dotted

@@ -1,1 +1,1 @@
-"""Layer 8. Commands, one file per noun."""
+"""Layer 8. Commands: a file or a folder for each noun."""

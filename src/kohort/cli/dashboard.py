@@ -22,8 +22,8 @@ from kohort.cli.dashboard_sources import (
     in_threads,
     look_often,
 )
-from kohort.cli.group_choice import Groups, only_groups
-from kohort.cli.group_watch import look_at
+from kohort.cli.groups.choice import Groups, only_groups
+from kohort.cli.groups.watch import look_at
 from kohort.cli.output import cluster_option, configured, note
 from kohort.client.config import parse_client_settings
 from kohort.dashboard.board import Board

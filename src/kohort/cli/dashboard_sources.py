@@ -13,10 +13,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from kohort.cli.evidence import read_sources, remarks_of
-from kohort.cli.group_choice import Groups
-from kohort.cli.group_watch import Look, look_at
-from kohort.cli.offsets_topic import follow_offsets, read_offsets
+from kohort.cli.explain.evidence import read_sources, remarks_of
+from kohort.cli.explain.offsets_topic import follow_offsets, read_offsets
+from kohort.cli.groups.choice import Groups
+from kohort.cli.groups.watch import Look, look_at
 from kohort.client.admin import Admin
 from kohort.dashboard.board import Board, Seen, SeenMember
 from kohort.explain.deployments import Deployment

@@ -1,7 +1,7 @@
 """``kohort metrics``: metrics of the groups of any Kafka, served for Prometheus.
 
 In: the address of a cluster. Out: a page of metrics over HTTP. Must not know: the metrics
-(``kohort.cli.group_metrics``).
+(``kohort.cli.groups.metrics``).
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ import click
 
 from kohort.cli.asking import asking
 from kohort.cli.consume import ended_by_signals
-from kohort.cli.group_choice import Groups, only_groups
-from kohort.cli.group_watch import look_at
-from kohort.cli.offsets_topic import follow_offsets
+from kohort.cli.explain.offsets_topic import follow_offsets
+from kohort.cli.groups.choice import Groups, only_groups
+from kohort.cli.groups.watch import look_at
 from kohort.cli.output import bootstrap_option, configured, note
 from kohort.client.admin import Admin
 from kohort.client.config import parse_client_settings
 from kohort.model.errors import ConfigError, KohortError
 
 if TYPE_CHECKING:
-    from kohort.cli.group_metrics import GroupCollector
+    from kohort.cli.groups.metrics import GroupCollector
 
 AGAIN_S = 5.0
 """The offsets topic is tried again after this time, if it cannot be read."""
@@ -48,7 +48,7 @@ def metrics(*, names: tuple[str, ...], listen: str, bootstrap: str) -> None:
     try:
         from prometheus_client import CollectorRegistry, start_http_server  # noqa: PLC0415 - extra
 
-        from kohort.cli.group_metrics import GroupCollector  # noqa: PLC0415 - as above
+        from kohort.cli.groups.metrics import GroupCollector  # noqa: PLC0415 - as above
     except ImportError as error:
         raise ConfigError(f"{error.name} is missing: pip install 'kohort[prometheus]'") from error
     host, colon, port = listen.rpartition(":")

@@ -30,7 +30,7 @@ from rich.progress import (
 )
 
 from kohort.cli.asking import asking, existing_topic
-from kohort.cli.group_choice import complete_topics
+from kohort.cli.groups.choice import complete_topics
 from kohort.cli.output import (
     REFUSED,
     bootstrap_option,

@@ -11,7 +11,8 @@ import base64
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from kohort.client import group_orders, topic_orders
-from kohort.client.cluster_client import (
+from kohort.client.config import ClientSettings, parse_client_settings
+from kohort.client.connections.cluster_client import (
     ClusterClient,
     check,
     check_known,
@@ -19,7 +20,6 @@ from kohort.client.cluster_client import (
     note_epoch_ends,
     note_offsets,
 )
-from kohort.client.config import ClientSettings, parse_client_settings
 from kohort.client.descriptions import (
     BrokerDescription,
     ClusterDescription,

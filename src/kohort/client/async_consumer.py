@@ -20,20 +20,20 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Self, overload
 
 from kohort.client import arguments
 from kohort.client.arguments import PartitionLike, PositionLike
-from kohort.client.async_driver import AsyncDriver, look_at, running_loop
-from kohort.client.async_positions import SHORTEST_S, AsyncPositions
-from kohort.client.column_polling import MOST_ROWS, import_columns
 from kohort.client.config import ClientSettings, Settings
+from kohort.client.connections.forking import FORKED
 from kohort.client.consumer import CLOSE_S
+from kohort.client.consuming.async_driver import AsyncDriver, look_at, running_loop
+from kohort.client.consuming.async_positions import SHORTEST_S, AsyncPositions
+from kohort.client.consuming.loop_side import LoopSide
+from kohort.client.consuming.poll_loop import PollLoop
+from kohort.client.consuming.steps import WorkInTurn
+from kohort.client.consuming.unblocked_consumer import UnblockedConsumer
 from kohort.client.errors import WrongUse
-from kohort.client.forking import FORKED
+from kohort.client.fetching.column_polling import MOST_ROWS, import_columns
 from kohort.client.listeners import PartitionsCallback, RebalanceListener
-from kohort.client.loop_side import LoopSide
-from kohort.client.poll_loop import PollLoop
 from kohort.client.records import Deserializer, K, Record, V
 from kohort.client.status import MemberStatus
-from kohort.client.steps import WorkInTurn
-from kohort.client.unblocked_consumer import UnblockedConsumer
 from kohort.consumer.core import ConsumerCore
 from kohort.embedded.deferral import Wait
 from kohort.model.ids import TopicPartition

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 from uuid import UUID
 
-from kohort.client.foreign_settings import OTHER_NAMES, advice
-from kohort.client.security import (
+from kohort.client.connections.security import (
     SecuritySettings,
     check_security,
     token_source,
 )
+from kohort.client.foreign_settings import OTHER_NAMES, advice
 from kohort.fetch.requests import FetchOptions
 from kohort.host.settings import INT_MAX, attribute, dotted, flag, parse_settings, whole, word
 from kohort.model.consumer_config import ConsumerConfig, OffsetReset

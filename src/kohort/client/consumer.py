@@ -20,25 +20,30 @@ from time import monotonic_ns
 from typing import TYPE_CHECKING, Final, Generic, Self, overload
 
 from kohort.client import arguments
-from kohort.client.column_polling import MOST_ROWS, bytes_of_values, column_fetcher, places_of
 from kohort.client.config import ClientSettings, Settings, parse_client_settings
-from kohort.client.consumer_positions import ONE_THREAD
-from kohort.client.consumer_subscription import ConsumerSubscription
-from kohort.client.driver_thread import (
+from kohort.client.connections.driver_thread import (
     DriverThread,
     check_settings,
     consumer_thread,
     without_group,
 )
+from kohort.client.consuming.consumer_positions import ONE_THREAD
+from kohort.client.consuming.consumer_subscription import ConsumerSubscription
+from kohort.client.consuming.finishing import finisher_of
+from kohort.client.consuming.poll_loop import PollLoop
+from kohort.client.consuming.steps import Steps, run
 from kohort.client.dropping import end_when_dropped, in_thread
 from kohort.client.errors import Closed, RequestTimedOut, WrongUse
-from kohort.client.fetching import RecordFetcher
-from kohort.client.finishing import finisher_of
+from kohort.client.fetching.column_polling import (
+    MOST_ROWS,
+    bytes_of_values,
+    column_fetcher,
+    places_of,
+)
+from kohort.client.fetching.record_fetcher import RecordFetcher
 from kohort.client.listeners import Told, tell
-from kohort.client.poll_loop import PollLoop
 from kohort.client.recording import recorder_of
 from kohort.client.records import Deserializer, K, Record, V
-from kohort.client.steps import Steps, run
 from kohort.consumer.core import ConsumerCore
 from kohort.consumer.effects import Callback
 from kohort.model.ids import TopicPartition
@@ -46,7 +51,7 @@ from kohort.model.ids import TopicPartition
 if TYPE_CHECKING:
     import pyarrow as pa  # of the extra arrow
 
-    from kohort.client.column_fetcher import ColumnFetcher
+    from kohort.client.fetching.column_fetcher import ColumnFetcher
 
 LOG: Final = logging.getLogger(__name__)
 

@@ -19,8 +19,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-from kohort.client.driver_thread import LEAVE_S, DriverThread
-from kohort.client.partition_reader import PartitionReader
+from kohort.client.connections.driver_thread import LEAVE_S, DriverThread
+from kohort.client.consuming.partition_reader import PartitionReader
 from kohort.client.recording import ConsumerRecorder
 from kohort.member.states import BEATING
 

@@ -1,14 +1,14 @@
 """Describes and changes groups: their members, their committed offsets, the groups themselves.
 
 In: groups, members, offsets. Out: the coordinators' answers as plain values. Must not know: nodes,
-connections, retries (``kohort.client.cluster_client``).
+connections, retries (``kohort.client.connections.cluster_client``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from kohort.client.cluster_client import ClusterClient, check
+from kohort.client.connections.cluster_client import ClusterClient, check
 from kohort.client.descriptions import GroupDescription, GroupMemberDescription
 from kohort.client.errors import RequestFailed
 from kohort.engine.member_offsets import commit_codes, commit_request

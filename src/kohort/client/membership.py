@@ -19,9 +19,14 @@ from typing import Final, Generic, Self
 
 from kohort.client import arguments
 from kohort.client.arguments import AnyPartition, PartitionLike, PositionLike
-from kohort.client.client_loop import monotonic_now
 from kohort.client.config import ClientSettings, parse_client_settings
-from kohort.client.driver_thread import DriverThread, group_id_of, member_engine, protocol_of
+from kohort.client.connections.client_loop import monotonic_now
+from kohort.client.connections.driver_thread import (
+    DriverThread,
+    group_id_of,
+    member_engine,
+    protocol_of,
+)
 from kohort.client.dropping import WeakLink, leave_when_dropped, place_of_caller
 from kohort.client.errors import (
     AuthenticationFailed,

@@ -15,7 +15,7 @@ from confluent_kafka import KafkaException
 
 from kohort.client.config import ClientSettings
 from kohort.client.errors import ClientError
-from kohort.client.fetching import SparingLog
+from kohort.client.fetching.record_fetcher import SparingLog
 from kohort.model.errors import ConfigError
 
 _LONGEST_S: Final = 30.0

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
-from kohort.client.client_loop import monotonic_now
 from kohort.client.config import ClientSettings
+from kohort.client.connections.client_loop import monotonic_now
 from kohort.consumer.effects import Callback
 from kohort.host.clock import clock_name, wall_micros_at_zero
 from kohort.model.client_facts import (

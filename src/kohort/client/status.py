@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic
 
-from kohort.client.client_loop import monotonic_now
+from kohort.client.connections.client_loop import monotonic_now
+from kohort.client.consuming.slow_call import SlowCall
 from kohort.client.metrics import MemberMeter
-from kohort.client.slow_call import SlowCall
 from kohort.consumer.embedded_protocol import R
 from kohort.consumer.ownership import Ownership
 from kohort.embedded.deferral import Pending, Wait, pending_of

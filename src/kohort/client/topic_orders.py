@@ -1,7 +1,7 @@
 """Reads and changes the settings of topics, and deletes their records.
 
 In: topics, settings and offsets. Out: the brokers' answers as plain values. Must not know: nodes,
-connections, retries (``kohort.client.cluster_client``).
+connections, retries (``kohort.client.connections.cluster_client``).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from kohort.client.cluster_client import ClusterClient, check_known, left_ms
+from kohort.client.connections.cluster_client import ClusterClient, check_known, left_ms
 from kohort.client.descriptions import SettingDescription
 from kohort.engine.member_outputs import Target
 from kohort.model.ids import TopicPartition

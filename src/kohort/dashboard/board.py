@@ -14,12 +14,12 @@ from typing import Any, Final
 
 from kohort.dashboard.times import time_text
 from kohort.explain.explaining import Explained
-from kohort.explain.generations import Committed, Planner
-from kohort.explain.headline import headline
-from kohort.explain.lag import Lag
 from kohort.explain.live import LiveGroup, LiveGroups, MembersTell
-from kohort.explain.number_row import numbers_of
-from kohort.explain.picture import Cursor, Picture, picture_of
+from kohort.explain.offsets_topic.generations import Committed, Planner
+from kohort.explain.offsets_topic.lag import Lag
+from kohort.explain.pages.headline import headline
+from kohort.explain.pages.number_row import numbers_of
+from kohort.explain.pages.picture import Cursor, Picture, picture_of
 from kohort.explain.rebalances import Rebalance
 from kohort.explain.told import Told
 from kohort.model.ids import TopicPartition

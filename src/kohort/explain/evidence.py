@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 
 from kohort.explain.deployments import Deployment, deployment_of
 from kohort.explain.explaining import MOST_GROUPS, Explained, Explainer
-from kohort.explain.generations import Planner
 from kohort.explain.lives import Lives
+from kohort.explain.offsets_topic.generations import Planner
 from kohort.explain.told import Told
 from kohort.model.errors import ConfigError
 

@@ -15,7 +15,6 @@ from typing import Final
 
 from kohort.explain.events import Event, Handed, Kind, Side, Timed
 from kohort.explain.findings import Finding
-from kohort.explain.generations import Committed, Generations, Planner, Settled
 from kohort.explain.joining import (
     joined,
     one_row_each,
@@ -23,13 +22,14 @@ from kohort.explain.joining import (
     with_clients,
     without_rebalance,
 )
-from kohort.explain.lag import MOST_ASKED, MOST_KEPT, Commits, Ends
 from kohort.explain.limits import Limit
 from kohort.explain.many_groups import expired_together
+from kohort.explain.offsets_topic.generations import Committed, Generations, Planner, Settled
+from kohort.explain.offsets_topic.lag import MOST_ASKED, MOST_KEPT, Commits, Ends
+from kohort.explain.offsets_topic.server_groups import Bumped, Reconciled, ServerGroup, ServerMember
 from kohort.explain.ownership import MOST_STEPS, Ownership
 from kohort.explain.patterns.rules import findings
 from kohort.explain.rebalances import Rebalance
-from kohort.explain.server_groups import Bumped, Reconciled, ServerGroup, ServerMember
 from kohort.explain.skews import STEPS, Skew, Skews
 from kohort.explain.stories import MOST_CLIENTS, MOST_REBALANCES, Story
 from kohort.explain.told import Told

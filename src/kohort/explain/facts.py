@@ -11,8 +11,13 @@ from typing import Final
 
 from kohort.explain.client_times import ClientTimes
 from kohort.explain.events import Event, Handed, Kind, Place, Side
-from kohort.explain.frames import Framed
-from kohort.explain.generations import Committed, Settled, SettledMember, partitions_of
+from kohort.explain.lines.frames import Framed
+from kohort.explain.offsets_topic.generations import (
+    Committed,
+    Settled,
+    SettledMember,
+    partitions_of,
+)
 from kohort.explain.reading import LogReader
 from kohort.explain.told import Told
 from kohort.model import client_facts as c

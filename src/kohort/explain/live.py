@@ -14,11 +14,11 @@ from typing import Final, TypeAlias
 from kohort.explain.amounts import Known, Stop
 from kohort.explain.events import Event, Kind
 from kohort.explain.explaining import MOST_GROUPS, Explained
-from kohort.explain.generations import Committed, Generations, Planner, Settled
+from kohort.explain.offsets_topic.generations import Committed, Generations, Planner, Settled
+from kohort.explain.offsets_topic.server_groups import Bumped, Reconciled, ServerGroup, ServerMember
+from kohort.explain.pages.picture import Picture
 from kohort.explain.patterns.rules import findings
-from kohort.explain.picture import Picture
 from kohort.explain.rebalances import Rebalance
-from kohort.explain.server_groups import Bumped, Reconciled, ServerGroup, ServerMember
 from kohort.explain.stories import Story
 from kohort.explain.told import Told
 

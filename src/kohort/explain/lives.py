@@ -19,10 +19,10 @@ from kohort.explain.causes import Cause, reason_of
 from kohort.explain.client_names import ClientNames
 from kohort.explain.events import Event, Handed, Kind, Side, Timed
 from kohort.explain.findings import POLL_WORDS
-from kohort.explain.generations import Committed, Settled
-from kohort.explain.line_values import client_of
+from kohort.explain.lines.values import client_of
+from kohort.explain.offsets_topic.generations import Committed, Settled
+from kohort.explain.offsets_topic.server_groups import Bumped, Reconciled, ServerMember
 from kohort.explain.partition_lists import partitions_in
-from kohort.explain.server_groups import Bumped, Reconciled, ServerMember
 from kohort.explain.told import Told
 
 MOST_LIVES: Final = 20_000

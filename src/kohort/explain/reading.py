@@ -13,10 +13,12 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kohort.explain.events import Event, Kind, Place, Side
-from kohort.explain.frames import Framed, framed, kafkas, same_source_time
-from kohort.explain.line_fields import in_fields
-from kohort.explain.line_marks import CERTAIN, HEAD, is_open, is_table, may_be
-from kohort.explain.line_values import (
+from kohort.explain.lines.fields import in_fields
+from kohort.explain.lines.frames import Framed, framed, kafkas, same_source_time
+from kohort.explain.lines.marks import CERTAIN, HEAD, is_open, is_table, may_be
+from kohort.explain.lines.paired_lines import PairedLines, paired
+from kohort.explain.lines.torn_lines import TornLine, may_be_torn
+from kohort.explain.lines.values import (
     beside_kafkajs,
     client_of,
     in_context,
@@ -25,9 +27,7 @@ from kohort.explain.line_values import (
     plain,
     reason_in,
 )
-from kohort.explain.paired_lines import PairedLines, paired
 from kohort.explain.tables import TableReader
-from kohort.explain.torn_lines import TornLine, may_be_torn
 from kohort.explain.wordings.broker import versions_of
 from kohort.explain.wordings.matching import Found, understood
 from kohort.explain.wordings.python import EITHER

@@ -16,11 +16,11 @@ from kohort.explain.amounts import Stop
 from kohort.explain.causes import Cause, Reason, clients_cause, reason_of
 from kohort.explain.client_names import ClientNames
 from kohort.explain.events import Event, Kind, Side
-from kohort.explain.lag import Lag
 from kohort.explain.limits import Limit
-from kohort.explain.line_marks import is_open
-from kohort.explain.line_values import client_of
+from kohort.explain.lines.marks import is_open
+from kohort.explain.lines.values import client_of
 from kohort.explain.listing import Listing
+from kohort.explain.offsets_topic.lag import Lag
 from kohort.explain.ownership import Owned, Ownership
 from kohort.explain.partition_lists import partitions_in
 from kohort.explain.rebalances import Ending, Rebalance, seconds_between

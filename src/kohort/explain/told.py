@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from typing import Protocol, TypeAlias
 
 from kohort.explain.events import Event, Handed, Timed
-from kohort.explain.generations import Committed, Settled
-from kohort.explain.server_groups import Bumped, Reconciled, ServerMember
+from kohort.explain.offsets_topic.generations import Committed, Settled
+from kohort.explain.offsets_topic.server_groups import Bumped, Reconciled, ServerMember
 
 Told: TypeAlias = Event | Handed | Settled | Committed | Bumped | ServerMember | Reconciled | Timed
 """One thing that a source tells."""

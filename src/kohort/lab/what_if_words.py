@@ -16,7 +16,7 @@ from kohort.explain.deployments import Deployment
 from kohort.explain.figures import Figure
 from kohort.explain.findings import span_text
 from kohort.explain.ownership import Owned
-from kohort.explain.picture import Cursor, Picture
+from kohort.explain.pages.picture import Cursor, Picture
 from kohort.history.cost_values import Measured
 from kohort.lab.changes import steps
 from kohort.lab.what_if import COLUMNS, Outcome, best

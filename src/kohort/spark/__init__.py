@@ -10,13 +10,13 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kohort.spark.dataframes import read_dead_letters as read_dead_letters
-    from kohort.spark.dataframes import read_table as read_table
+    from kohort.spark.tables.dataframes import read_dead_letters as read_dead_letters
+    from kohort.spark.tables.dataframes import read_table as read_table
 
 __all__ = ["read_dead_letters", "read_table"]
 
 
 def __getattr__(name: str) -> object:
     if name in __all__:
-        return getattr(importlib.import_module("kohort.spark.dataframes"), name)
+        return getattr(importlib.import_module("kohort.spark.tables.dataframes"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

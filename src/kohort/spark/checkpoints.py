@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kohort.model.errors import ConfigError
-from kohort.spark.layout import CHECKPOINTS
+from kohort.spark.tables.layout import CHECKPOINTS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kohort.model.ids import TopicPartition
-from kohort.spark.offsets import SourceOffset
+from kohort.spark.source.offsets import SourceOffset
 
 
 @dataclass(slots=True, kw_only=True)

@@ -32,18 +32,7 @@ from kohort.spark.checkpoints import Checkpoint, locked_checkpoint
 from kohort.spark.draining import SUFFIX, DrainFile, Draining
 from kohort.spark.executors import warned_without_executors
 from kohort.spark.failures import BrokersAway, PipelineFailed, PythonLate, explained
-from kohort.spark.kafka_topics import KafkaTopics
-from kohort.spark.ledger import Ledger
-from kohort.spark.new_tables import check_partitions, is_begun, planned
-from kohort.spark.options import (
-    DEFAULT_LIMIT_BYTES,
-    RECORD_COLUMNS,
-    SourceOptions,
-    parse_options,
-    record_columns,
-)
-from kohort.spark.parquet_sink import SMALL_ROW, ParquetSink
-from kohort.spark.partition_columns import NewTable
+from kohort.spark.ledgers.ledger import Ledger
 from kohort.spark.plain.sink import PlainSink
 from kohort.spark.progress import Progress, description_of, progress_of
 from kohort.spark.rowwise import apply_sql
@@ -55,11 +44,22 @@ from kohort.spark.session import (
     stop_session,
     stop_sources,
 )
-from kohort.spark.source import KohortDataSource, schema_of
+from kohort.spark.source.data_source import KohortDataSource, schema_of
+from kohort.spark.source.kafka_topics import KafkaTopics
+from kohort.spark.source.options import (
+    DEFAULT_LIMIT_BYTES,
+    RECORD_COLUMNS,
+    SourceOptions,
+    parse_options,
+    record_columns,
+)
 from kohort.spark.state.copies import COPIES
 from kohort.spark.state.sink import StateSink, check_state
 from kohort.spark.state.stage import Loaded, load_stage
-from kohort.spark.table import open_ledger
+from kohort.spark.tables.new_tables import check_partitions, is_begun, planned
+from kohort.spark.tables.parquet_sink import SMALL_ROW, ParquetSink
+from kohort.spark.tables.partition_columns import NewTable
+from kohort.spark.tables.table import open_ledger
 
 LOG: Final = logging.getLogger(__name__)
 

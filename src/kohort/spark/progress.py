@@ -3,7 +3,7 @@
 In: Spark's progress of a batch, the offsets that Spark stored for it. Out: a ``Progress``, a text.
 Must not know: running queries, sinks.
 
-The source adds counts for people to its offset of each batch (``kohort.spark.offsets``).
+The source adds counts for people to its offset of each batch (``kohort.spark.source.offsets``).
 """
 
 from __future__ import annotations

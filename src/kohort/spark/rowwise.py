@@ -16,9 +16,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StringType
 
 from kohort.model.errors import ConfigError
-from kohort.spark.layout import DEAD_LETTER, HIDDEN, PLACE, RECORD_HASH
 from kohort.spark.plain.plans import items, nodes
 from kohort.spark.plain.queries import PlainColumn, plain_columns
+from kohort.spark.tables.layout import DEAD_LETTER, HIDDEN, PLACE, RECORD_HASH
 
 VIEW = "records"
 CARRIED = (*PLACE, "key", "value")

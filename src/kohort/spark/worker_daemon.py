@@ -43,8 +43,8 @@ _VARIABLES: Final = {
 _IMPORTED: Final = (
     "pandas",
     "pyspark.worker",
-    "kohort.spark.source",
-    "kohort.spark.reading",
+    "kohort.spark.source.data_source",
+    "kohort.spark.source.reading",
     "kohort.spark.plain.reading",
     # The first lookup of a broker's name imports this.
     "encodings.idna",
@@ -72,7 +72,7 @@ def import_for_tasks() -> None:
     columns = importlib.import_module("kohort.fetch.columns")
     columns.load()
     with contextlib.suppress(ImportError):  # needs numba
-        importlib.import_module("kohort.spark.crc_kernel")
+        importlib.import_module("kohort.spark.tables.crc_kernel")
     gc.collect()
     gc.freeze()
 

@@ -21,7 +21,7 @@ from kohort.model.group_state import GroupState
 from kohort.model.history_record import Recorded
 from kohort.model.ids import GroupId, MemberId
 from kohort.model.instants import MICROS_PER_SECOND, Instant
-from kohort.spark.table import kind_of, open_ledger
+from kohort.spark.tables.table import kind_of, open_ledger
 from kohort.storage.fact_files import parse_line
 
 

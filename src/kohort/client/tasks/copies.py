@@ -13,7 +13,7 @@ from typing import Final
 from confluent_kafka import Message
 
 from kohort.client.config import ClientSettings
-from kohort.client.fetching import ProblemKind, RecordFetcher
+from kohort.client.fetching.record_fetcher import ProblemKind, RecordFetcher
 from kohort.client.tasks.changelog import NO_POSITION, Changes, Replay, decode_epoch
 from kohort.client.tasks.store import StoreFile
 from kohort.model.errors import ProtocolError

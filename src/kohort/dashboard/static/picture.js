@@ -1,7 +1,7 @@
 "use strict";
 /* One group over time: its partitions, their owners, rebalances, lag.
 
-   In: the messages of `kohort.explain.picture`. The page of `kohort explain` has one message in it,
+   In: the messages of `kohort.explain.pages.picture`. The page of `kohort explain` has one message in it,
    the dashboard gets them one after another. Out: rows of blocks, and words about a row and a time.
    Must not know: the page. */
 

@@ -14,7 +14,7 @@ from kohort.explain.amounts import Known
 from kohort.explain.causes import Cause
 from kohort.explain.events import Event, Kind, Side
 from kohort.explain.findings import Finding, events_of, often, places_of, span_text
-from kohort.explain.leader_epochs import SINCE
+from kohort.explain.offsets_topic.leader_epochs import SINCE
 from kohort.explain.rebalances import seconds_between
 from kohort.explain.stories import Story
 

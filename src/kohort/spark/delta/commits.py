@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from kohort.model.ids import TopicPartition
-from kohort.spark import layout
-from kohort.spark.committing import manifest_row, new_heads
 from kohort.spark.delta.log import Change, DeltaFile
-from kohort.spark.ledger import DataFile, ManifestRow, WrittenFile
-from kohort.spark.offsets import OwnedRange
-from kohort.spark.piece_files import PLACE_SCHEMA
-from kohort.spark.planning import Piece
+from kohort.spark.ledgers.committing import manifest_row, new_heads
+from kohort.spark.ledgers.ledger import DataFile, ManifestRow, WrittenFile
+from kohort.spark.source.offsets import OwnedRange
+from kohort.spark.source.planning import Piece
 from kohort.spark.state.heads import StateHead
+from kohort.spark.tables import layout
+from kohort.spark.tables.piece_files import PLACE_SCHEMA
 
 if TYPE_CHECKING:
     from kohort.spark.delta.rewind import Swap

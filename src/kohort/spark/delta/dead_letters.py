@@ -22,8 +22,8 @@ from kohort.spark.delta.commits import DEAD_LETTERS as NOTE
 from kohort.spark.delta.commits import cuts_in
 from kohort.spark.delta.log import Change, DeltaConflict, DeltaFile, DeltaLog
 from kohort.spark.delta.rewind import Swap, without_rows
-from kohort.spark.layout import DEAD_LETTERS, is_delta
-from kohort.spark.piece_files import DEAD_SCHEMA
+from kohort.spark.tables.layout import DEAD_LETTERS, is_delta
+from kohort.spark.tables.piece_files import DEAD_SCHEMA
 
 _FOLLOWED: Final = "kohort/followed"
 _FROM: Final = "kohort.followedFrom"

@@ -21,7 +21,6 @@ from typing import Final
 
 from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
-from kohort.spark.committing import check_written, manifest_row
 from kohort.spark.delta.commits import (
     batch_change,
     begin_of,
@@ -42,8 +41,8 @@ from kohort.spark.delta.positions import (
 )
 from kohort.spark.delta.rewind import without_partitions, without_rows
 from kohort.spark.delta.tidying import DeltaTidying
-from kohort.spark.intent_files import IntentFiles
-from kohort.spark.ledger import (
+from kohort.spark.ledgers.committing import check_written, manifest_row
+from kohort.spark.ledgers.ledger import (
     Acquired,
     Committed,
     LedgerConflict,
@@ -53,11 +52,12 @@ from kohort.spark.ledger import (
     match_files,
     ranges_of,
 )
-from kohort.spark.offsets import OwnedRange
-from kohort.spark.partition_columns import NewTable
-from kohort.spark.piece_files import remove_written
-from kohort.spark.planning import Piece
+from kohort.spark.source.intent_files import IntentFiles
+from kohort.spark.source.offsets import OwnedRange
+from kohort.spark.source.planning import Piece
 from kohort.spark.state.heads import StateHead
+from kohort.spark.tables.partition_columns import NewTable
+from kohort.spark.tables.piece_files import remove_written
 
 _INTENT_KEPT_FENCES: Final = 100
 """An intent that so many later owners fenced belongs to an application that is gone."""

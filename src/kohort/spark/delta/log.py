@@ -37,10 +37,10 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from deltalake.transaction import AddAction, RemoveAction
 
 from kohort.model.errors import ConfigError
-from kohort.spark.durable import make_folder, sync
-from kohort.spark.layout import DELTA_LOG, PLACE, is_delta
-from kohort.spark.ledger import LedgerError
-from kohort.spark.partition_columns import NewTable, Values, delta_values
+from kohort.spark.ledgers.ledger import LedgerError
+from kohort.spark.tables.durable import make_folder, sync
+from kohort.spark.tables.layout import DELTA_LOG, PLACE, is_delta
+from kohort.spark.tables.partition_columns import NewTable, Values, delta_values
 
 LOG: Final = logging.getLogger(__name__)
 

@@ -24,11 +24,11 @@ import pyarrow.parquet as pq
 
 from kohort.model.errors import ConfigError
 from kohort.spark.delta.log import Change, DeltaConflict, DeltaFile, DeltaLog
-from kohort.spark.intent_files import IntentFiles
-from kohort.spark.layout import COMPACTED, DEAD_LETTERS, DELTA_LOG, is_delta
-from kohort.spark.ledger import LedgerError
-from kohort.spark.parquet_output import ParquetOutput
-from kohort.spark.partition_columns import Values, folders_of
+from kohort.spark.ledgers.ledger import LedgerError
+from kohort.spark.source.intent_files import IntentFiles
+from kohort.spark.tables.layout import COMPACTED, DEAD_LETTERS, DELTA_LOG, is_delta
+from kohort.spark.tables.parquet_output import ParquetOutput
+from kohort.spark.tables.partition_columns import Values, folders_of
 
 TARGET_BYTES: Final = 100 << 20
 KEEP_S: Final = 600.0
@@ -89,7 +89,7 @@ def compact(
 def vacuum(directory: Path, keep_s: float = KEEP_S) -> list[str]:
     """Remove files that were replaced ``keep_s`` ago or earlier; their paths.
 
-    Uncommitted files stay; ``kohort.spark.table.clean`` removes those of dead batches.
+    Uncommitted files stay; ``kohort.spark.tables.table.clean`` removes those of dead batches.
 
     Raises:
         ConfigError: there is no Delta table.

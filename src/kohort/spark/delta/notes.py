@@ -16,14 +16,14 @@ from typing import Final, TypeVar
 
 from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
-from kohort.spark.committing import QueryNotes
 from kohort.spark.delta import log as delta_log
 from kohort.spark.delta.commits import leader_of
 from kohort.spark.delta.log import Change, DeltaConflict, DeltaLog
-from kohort.spark.layout import is_delta
-from kohort.spark.ledger import LedgerError, NotedTopic
-from kohort.spark.partition_columns import PARTITION_BY, NewTable
-from kohort.spark.piece_files import PLACE_SCHEMA
+from kohort.spark.ledgers.committing import QueryNotes
+from kohort.spark.ledgers.ledger import LedgerError, NotedTopic
+from kohort.spark.tables.layout import is_delta
+from kohort.spark.tables.partition_columns import PARTITION_BY, NewTable
+from kohort.spark.tables.piece_files import PLACE_SCHEMA
 
 FORMAT: Final = "1"
 """The version of the numbers and properties; a kohort refuses tables of another version."""

@@ -17,7 +17,7 @@ from kohort.spark.delta.commits import (
     position_of,
 )
 from kohort.spark.delta.log import Change, DeltaLog
-from kohort.spark.ledger import Acquired, Position
+from kohort.spark.ledgers.ledger import Acquired, Position
 
 
 def positions_in(

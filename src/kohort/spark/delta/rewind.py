@@ -18,10 +18,10 @@ import pyarrow.parquet as pq
 
 from kohort.model.ids import TopicPartition
 from kohort.spark.delta.log import DeltaFile, DeltaLog
-from kohort.spark.layout import COMPACTED, PLACE
-from kohort.spark.ledger import DataFile, LedgerError, WrittenFile
-from kohort.spark.parquet_output import ParquetOutput
-from kohort.spark.partition_columns import folders_of
+from kohort.spark.ledgers.ledger import DataFile, LedgerError, WrittenFile
+from kohort.spark.tables.layout import COMPACTED, PLACE
+from kohort.spark.tables.parquet_output import ParquetOutput
+from kohort.spark.tables.partition_columns import folders_of
 
 
 @dataclass(slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from kohort.spark.delta.maintenance import Interrupted, compact, vacuum
-from kohort.spark.ledger import LedgerError
+from kohort.spark.ledgers.ledger import LedgerError
 
 LOG: Final = logging.getLogger(__name__)
 

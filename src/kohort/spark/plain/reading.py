@@ -13,12 +13,12 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from kohort.client.config import ClientSettings
-from kohort.spark.layout import PLACE
-from kohort.spark.piece_files import write_files
 from kohort.spark.plain.queries import PlainColumn
-from kohort.spark.planning import Piece
-from kohort.spark.reading import read_pieces, warm_up
-from kohort.spark.record_hashes import record_hashes
+from kohort.spark.source.planning import Piece
+from kohort.spark.source.reading import read_pieces, warm_up
+from kohort.spark.tables.layout import PLACE
+from kohort.spark.tables.piece_files import write_files
+from kohort.spark.tables.record_hashes import record_hashes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

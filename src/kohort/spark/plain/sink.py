@@ -1,7 +1,7 @@
 """The sink of a plain query: its tasks read the records that they write.
 
-In: the tasks of one micro-batch. Out: as ``kohort.spark.parquet_sink``. Must not know: topics,
-groups.
+In: the tasks of one micro-batch. Out: as ``kohort.spark.tables.parquet_sink``. Must not know:
+topics, groups.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from kohort.spark.ledger import Ledger, WrittenFile
-from kohort.spark.options import SourceOptions
-from kohort.spark.parquet_sink import ParquetSink, table_frame
+from kohort.spark.ledgers.ledger import Ledger, WrittenFile
 from kohort.spark.plain.queries import PlainColumn
 from kohort.spark.plain.reading import PlainReader
 from kohort.spark.rowwise import RowwiseQuery
+from kohort.spark.source.options import SourceOptions
+from kohort.spark.tables.parquet_sink import ParquetSink, table_frame
 
 
 class PlainSink(ParquetSink):

@@ -23,7 +23,7 @@ from typing import Final
 
 from kohort.host.identity import this_host
 from kohort.model.ids import TopicPartition
-from kohort.spark.ledger import LedgerError
+from kohort.spark.ledgers.ledger import LedgerError
 from kohort.spark.state.files import Entry, StateFolder, StateNote
 from kohort.spark.state.heads import StateHead
 

@@ -23,11 +23,11 @@ from typing import Any, Final
 import pyarrow as pa
 
 from kohort.model.ids import TopicPartition
-from kohort.spark.durable import make_folder, sync
-from kohort.spark.layout import TEMPORARY
-from kohort.spark.ledger import LedgerError
-from kohort.spark.seals import seal_of
+from kohort.spark.ledgers.ledger import LedgerError
 from kohort.spark.state.heads import StateHead, folder_of
+from kohort.spark.tables.durable import make_folder, sync
+from kohort.spark.tables.layout import TEMPORARY
+from kohort.spark.tables.seals import seal_of
 
 ENTRIES_AT_ONCE: Final = 10_000
 

@@ -17,7 +17,7 @@ from typing import Final
 
 from kohort.model.errors import KohortError
 from kohort.model.ids import TopicPartition
-from kohort.spark.ledger import LedgerError
+from kohort.spark.ledgers.ledger import LedgerError
 from kohort.spark.state.copies import Restored, Telling, opened_copy
 from kohort.spark.state.files import StateFileGone, StateFolder
 from kohort.spark.state.heads import StateHead

@@ -23,12 +23,12 @@ import pyarrow.parquet as pq
 from kohort.client.tasks.store import Store
 from kohort.model.errors import KohortError
 from kohort.model.ids import TopicPartition
-from kohort.spark.layout import DEAD_LETTER, PLACE
-from kohort.spark.ledger import LedgerError, NotedQuery
-from kohort.spark.missing_rows import NO_QUERY_NOTED, TableQueries, as_table, piece_at
+from kohort.spark.ledgers.ledger import LedgerError, NotedQuery
 from kohort.spark.state.pieces import StageFailed
 from kohort.spark.state.showing import restored, shown
 from kohort.spark.state.stage import Loaded, checked_schema
+from kohort.spark.tables.layout import DEAD_LETTER, PLACE
+from kohort.spark.tables.missing_rows import NO_QUERY_NOTED, TableQueries, as_table, piece_at
 
 _OFFSET: Final = PLACE[2]
 _EXAMPLES: Final = 3

@@ -19,13 +19,13 @@ import pyarrow.compute as pc
 from kohort.client.tasks.store import Store
 from kohort.model.errors import KohortError
 from kohort.model.ids import TopicPartition
-from kohort.spark.layout import DEAD_LETTER, HIDDEN, PLACE, RECORD_HASH
-from kohort.spark.ledger import WrittenFile
-from kohort.spark.piece_files import PLACE_SCHEMA, PieceWriter, write_runs
+from kohort.spark.ledgers.ledger import WrittenFile
 from kohort.spark.state.copies import Telling, opened_copy
 from kohort.spark.state.files import StateFileGone, StateFolder, StateNote
 from kohort.spark.state.heads import StateHead, StateStep
 from kohort.spark.state.stage import Stage
+from kohort.spark.tables.layout import DEAD_LETTER, HIDDEN, PLACE, RECORD_HASH
+from kohort.spark.tables.piece_files import PLACE_SCHEMA, PieceWriter, write_runs
 
 LEAST_CHANGES: Final = 1_000
 """A chain of files with fewer changes needs no snapshot."""

@@ -17,7 +17,7 @@ from kohort.model.ids import TopicPartition
 from kohort.spark.state.copies import StateCopy, opened_copy
 from kohort.spark.state.files import StateFileGone, StateFolder
 from kohort.spark.state.heads import StateHead
-from kohort.spark.table import open_ledger
+from kohort.spark.tables.table import open_ledger
 
 _TRIES: Final = 5
 

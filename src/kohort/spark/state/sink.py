@@ -20,15 +20,15 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
 from kohort.model.errors import ConfigError
-from kohort.spark.layout import PLACE
-from kohort.spark.ledger import Committed, Ledger, WrittenFile
-from kohort.spark.parquet_sink import ParquetSink, table_frame
-from kohort.spark.piece_files import PLACE_SCHEMA
+from kohort.spark.ledgers.ledger import Committed, Ledger, WrittenFile
 from kohort.spark.rowwise import RowwiseQuery
 from kohort.spark.state.files import StateFolder
 from kohort.spark.state.heads import STATE
 from kohort.spark.state.pieces import StateWork, write_with_state
 from kohort.spark.state.stage import Loaded, checked_schema
+from kohort.spark.tables.layout import PLACE
+from kohort.spark.tables.parquet_sink import ParquetSink, table_frame
+from kohort.spark.tables.piece_files import PLACE_SCHEMA
 
 LOG: Final = logging.getLogger(__name__)
 

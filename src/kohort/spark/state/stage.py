@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from kohort.client.tasks.store import Store
 from kohort.model.errors import ConfigError
-from kohort.spark.layout import DEAD_LETTER, HIDDEN, PLACE, RECORD_HASH
+from kohort.spark.tables.layout import DEAD_LETTER, HIDDEN, PLACE, RECORD_HASH
 
 State = Store
 """The state of one partition: a mapping of bytes, in the order of the keys."""

@@ -20,8 +20,8 @@ from typing import Any, Final
 import pyarrow as pa
 
 from kohort.model.errors import ConfigError
-from kohort.spark.layout import DEAD_LETTER, PLACE
 from kohort.spark.state.stage import State
+from kohort.spark.tables.layout import DEAD_LETTER, PLACE
 
 BEGIN: Final = "window_begin"
 END: Final = "window_end"

@@ -1,0 +1,1 @@
+"""``kohort explain`` and ``kohort what-if``."""

@@ -1,0 +1,1 @@
+"""``kohort groups``."""

@@ -1,0 +1,1 @@
+"""``kohort pipeline``, ``kohort table`` and ``kohort spark``."""

@@ -1,0 +1,87 @@
+"""``kohort table rewind``: sets positions of a Delta table back, so that records are read again.
+
+In: a directory, partitions, an offset, brokers. Out: a table of positions, or JSON. Must not know:
+files, commits (``kohort.spark``).
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+import click
+
+from kohort.cli.groups.choice import execute_option, partitions_of
+from kohort.cli.output import (
+    bootstrap_option,
+    configured,
+    json_option,
+    print_json,
+    print_table,
+)
+from kohort.client.admin import Admin
+from kohort.client.config import parse_client_settings
+from kohort.model.errors import ConfigError
+from kohort.model.ids import TopicPartition
+from kohort.model.positions import EARLIEST
+
+
+@click.command(short_help="Take rows out of a Delta table and read their records again.")
+@click.argument("directory", type=click.Path(path_type=Path))
+@click.option(
+    "--topic", "scopes", multiple=True, metavar="TOPIC[:0,1]", required=True,
+    help="A topic, or some of its partitions. May be repeated.",
+)  # fmt: skip
+@click.option("--to-offset", type=click.IntRange(0), help="The new position.")
+@click.option("--to-earliest", is_flag=True, help="To the first offset of the table.")
+@bootstrap_option
+@json_option
+@execute_option
+def rewind(
+    directory: Path,
+    *,
+    scopes: tuple[str, ...],
+    to_offset: int | None,
+    to_earliest: bool,
+    bootstrap: str,
+    as_json: bool,
+    execute: bool,
+) -> bool:
+    """Take the rows from an offset on out of a Delta table, and set the positions to this offset.
+
+    Running pipelines go on there and write the records again, with their present SQL. Records that
+    the topic does not have any more cannot be written again, so their rows must stay.
+    """
+    if to_earliest == (to_offset is not None):
+        raise ConfigError("give one of --to-offset and --to-earliest")
+    from kohort.spark.tables.table import open_ledger, rewind_table  # noqa: PLC0415 - heavy
+
+    rewind_table(directory, {}, execute=False)
+    with closing(open_ledger(directory)) as ledger:
+        known, begins = ledger.all_positions(), ledger.begins()
+    settings = parse_client_settings({**configured(), "bootstrap.servers": bootstrap})
+    with Admin(settings) as admin:
+        partitions = partitions_of(admin, scopes)
+        first = admin.list_offsets(partitions, EARLIEST)
+    offsets: dict[TopicPartition, int] = {}
+    for partition in partitions:
+        offset = begins.get(partition, 0) if to_offset is None else to_offset
+        if offset < first[partition].offset:
+            raise ConfigError(
+                f"{partition} cannot be rewound to {offset}: the topic begins at offset "
+                f"{first[partition].offset}, so earlier rows could not be written again"
+            )
+        offsets[partition] = offset
+    rewind_table(directory, offsets, execute=execute)
+    if as_json:
+        rows = [
+            {"partition": str(p), "position": known[p].next_offset, "new_position": offset}
+            for p, offset in offsets.items()
+        ]
+        print_json({"executed": execute, "positions": rows})
+    else:
+        print_table(
+            ["PARTITION", "POSITION", "NEW-POSITION"],
+            [(p, known[p].next_offset, offset) for p, offset in offsets.items()],
+        )
+    return True

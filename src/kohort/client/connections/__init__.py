@@ -1,0 +1,1 @@
+"""Sockets, threads, TLS and logins under the clients."""

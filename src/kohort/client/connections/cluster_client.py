@@ -1,0 +1,365 @@
+"""A blocking client of a cluster: requests to a node, the controller or leaders, with retries.
+
+In: settings, request messages, deadlines. Out: responses, or an exception that names the broker and
+the request. Must not know: the meaning of a request.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from contextlib import closing
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from kohort.client.config import ClientSettings
+from kohort.client.connections.client_loop import ClientLoop
+from kohort.client.connections.opening import bootstrap_of, connection_settings, transport_of
+from kohort.client.descriptions import OffsetDescription
+from kohort.client.errors import (
+    ClientError,
+    ConnectionsRefused,
+    RequestFailed,
+)
+from kohort.client.failures import request_failure
+from kohort.engine.cluster_engine import ClusterEngine
+from kohort.engine.connections import RouterSettings
+from kohort.engine.member_outputs import Answered, LeadersOf, Node, Output, Target, Versioned, Where
+from kohort.member.requests import RequestId
+from kohort.model.errors import ErrorCode
+from kohort.model.ids import TopicPartition
+from kohort.model.instants import Instant, Millis
+from kohort.model.memory import Memory, plain_memory
+from kohort.wire.messages import k03_metadata, k10_find_coordinator
+
+T = TypeVar("T")
+
+
+class FailedForGood(Exception):
+    """Carries an error that must not be retried although its code is a retriable one."""
+
+    def __init__(self, error: RequestFailed) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+class Patience:
+    """How long a call is repeated, and the waits between two tries.
+
+    Until a broker was reached, ``socket.connection.setup.timeout.ms`` is the limit instead of
+    ``default.api.timeout.ms``: the address is probably wrong.
+
+    Args:
+        settings: timeouts and waits.
+        reached: whether any broker was reached before.
+    """
+
+    def __init__(self, settings: ClientSettings, *, reached: bool) -> None:
+        patience_ms = settings.default_api_timeout_ms
+        if not reached:
+            patience_ms = min(patience_ms, settings.socket_connection_setup_timeout_ms)
+        self.deadline = time.monotonic() + patience_ms / 1_000
+        """On ``time.monotonic``."""
+        self._wait_s = settings.retry_backoff_ms / 1_000
+        self._longest_s = settings.retry_backoff_max_ms / 1_000
+
+    def wait_after(self, error: Exception) -> float:
+        """The seconds to wait before the next try; raises the error if there must be none."""
+        if isinstance(error, FailedForGood):
+            raise error.error from None
+        wait = self._wait_s
+        retriable = isinstance(error, ClientError) and error.retriable
+        over = time.monotonic() + wait >= self.deadline
+        if over or not retriable or isinstance(error, ConnectionsRefused):
+            raise error
+        self._wait_s = min(2 * wait, self._longest_s)
+        return wait
+
+
+def cluster_engine(settings: ClientSettings, memory: Memory = plain_memory) -> ClusterEngine:
+    """The engine of a client with these settings.
+
+    Args:
+        settings: bootstrap servers and timeouts.
+        memory: makes the memory of large answers.
+
+    Raises:
+        ConfigError: no bootstrap server.
+    """
+    return ClusterEngine(
+        bootstrap_of(settings),
+        entropy=random.Random(),
+        settings=RouterSettings(
+            request_timeout_ms=Millis(settings.request_timeout_ms),
+            retry_backoff_ms=Millis(settings.retry_backoff_ms),
+            retry_backoff_max_ms=Millis(settings.retry_backoff_max_ms),
+            allow_auto_create_topics=False,
+            connections=replace(connection_settings(settings), memory=memory),
+        ),
+    )
+
+
+class ClusterClient:
+    """A client for one thread. Connections are opened and served inside its calls.
+
+    Args:
+        settings: bootstrap servers and timeouts.
+        memory: makes the memory of large answers.
+
+    Raises:
+        ConfigError: no bootstrap server.
+    """
+
+    def __init__(self, settings: ClientSettings, memory: Memory = plain_memory) -> None:
+        self._settings = settings
+        self.engine = cluster_engine(settings, memory)
+        owner = _Answers()
+        self._answers = owner.awaited
+        transport = transport_of(settings)
+        self._loop = ClientLoop(self.engine, owner, name="kohort-client", transport=transport)
+        weakref.finalize(self, self._loop.stop, 0.0)
+
+    def close(self) -> None:
+        """Close every connection. A second call is harmless."""
+        self._loop.stop(0.0)
+
+    def retry(self, ask: Callable[[float], T]) -> T:
+        """Call ``ask`` until it works, fails for good, or time is over (see `Patience`).
+
+        ``ask`` gets the deadline, on ``time.monotonic``.
+        """
+        patience = Patience(self._settings, reached=self.engine.reached)
+        while True:
+            try:
+                return ask(patience.deadline)
+            except Exception as error:
+                time.sleep(patience.wait_after(error))
+
+    # -- requests ---------------------------------------------------------------------------------
+
+    def request(self, where: Where, message: object, deadline: float) -> Any:
+        """Send one request and wait for its response.
+
+        Raises:
+            BrokerUnreachable: no connection, or it broke; the request may have been carried out.
+            RequestTimedOut: no response by the deadline.
+            RequestFailed: the broker and kohort share no version of this request.
+        """
+        return self.wait(self.post(where, message, deadline))
+
+    def post(self, where: Where, message: object, deadline: float) -> RequestId:
+        """Send one request; `wait` returns its response later."""
+        return self._post(
+            lambda now: self.engine.request(where, message, now, timeout_ms=left_ms(deadline))
+        )
+
+    def _post(self, ask: Callable[[Instant], tuple[RequestId, list[Output]]]) -> RequestId:
+        def order(now: Instant) -> tuple[RequestId, list[Output]]:
+            request_id, outputs = ask(now)
+            self._answers[request_id] = deque()
+            return request_id, outputs
+
+        return self._loop.order(order)
+
+    def wait(self, request_id: RequestId) -> Any:
+        """The response to a request that was posted. Raises the errors of `request`."""
+        try:
+            answer = self._next_answer(request_id)
+        finally:
+            self.forget(request_id)
+        if answer.error is not None:
+            raise request_failure(answer.error)
+        return answer.message
+
+    def forget(self, request_id: RequestId) -> None:
+        """Skip the responses to a request that are still to come."""
+        if self._answers.pop(request_id, None) is not None:
+            self.engine.cancel(request_id)
+
+    def request_leaders(
+        self,
+        request_class: type,
+        partitions: Sequence[TopicPartition],
+        build: Callable[[Sequence[TopicPartition], int], Any],
+        deadline: float,
+    ) -> Iterator[Any]:
+        """The responses of the leaders of these partitions.
+
+        Args:
+            request_class: of the message.
+            partitions: must not be empty.
+            build: makes the message for the partitions of one leader, in a version.
+            deadline: on ``time.monotonic``.
+
+        Raises:
+            RequestFailed: a topic or partition does not exist.
+            BrokerUnreachable, RequestTimedOut: as in `request`.
+        """
+        self.check_partitions(partitions, deadline)
+        request_id = self.post_leaders(request_class, partitions, build, deadline)
+        with closing(self.answers(request_id, partitions)) as answers:
+            for _, answer in answers:
+                if isinstance(answer, ClientError):
+                    raise answer
+                yield answer
+
+    def post_leaders(
+        self,
+        request_class: type,
+        partitions: Sequence[TopicPartition],
+        build: Callable[[Sequence[TopicPartition], int], Any],
+        deadline: float,
+    ) -> RequestId:
+        """Send one request to each leader; `answers` returns the responses later.
+
+        The arguments are those of `request_leaders`. The partitions are not checked.
+        """
+        where = LeadersOf(partitions=tuple(partitions), build=build)
+        return self._post(
+            lambda now: self.engine.request_leaders(
+                request_class, where, now, timeout_ms=left_ms(deadline)
+            )
+        )
+
+    def answers(
+        self, request_id: RequestId, partitions: Sequence[TopicPartition]
+    ) -> Generator[tuple[Sequence[TopicPartition], Any], None, None]:
+        """Wait for the responses to a request that was posted for these partitions.
+
+        Yields the partitions of each response with the response, or with the ClientError in its
+        place. Each partition is in one of them.
+        """
+        left = len(partitions)
+        try:
+            while left:
+                answer = self._next_answer(request_id)
+                # A request to one node does not say which partitions are in it.
+                mine = answer.partitions or partitions
+                left -= len(mine)
+                error = answer.error
+                yield mine, answer.message if error is None else request_failure(error)
+        finally:
+            self.forget(request_id)
+
+    def _next_answer(self, request_id: RequestId) -> Answered:
+        answers = self._answers[request_id]
+        if not answers:
+            self._loop.run_until(lambda: answers)
+        return answers.popleft()
+
+    # -- the cluster ------------------------------------------------------------------------------
+
+    def metadata(
+        self, names: Collection[str] | None, deadline: float, *, create: bool = False
+    ) -> Any:
+        """Ask any broker for topics (all of them: None)."""
+        topics = None
+        if names is not None:
+            topics = [k03_metadata.MetadataRequestTopic(name=name) for name in sorted(names)]
+        message = k03_metadata.MetadataRequest(topics=topics, allow_auto_topic_creation=create)
+        return self.request(Target.ANY, message, deadline)
+
+    def coordinator(self, group_id: str, deadline: float) -> Node:
+        """The coordinator of a group."""
+        kind = k10_find_coordinator.FindCoordinatorRequest
+
+        def build(version: int) -> k10_find_coordinator.FindCoordinatorRequest:
+            return kind(coordinator_keys=[group_id]) if version >= 4 else kind(key=group_id)
+
+        message = Versioned(request_class=kind, build=build)
+        answer = self.request(Target.ANY, message, deadline)
+        found = answer.coordinators[0] if answer.coordinators else answer
+        check(found.error_code, f"coordinator of group {group_id}", found.error_message)
+        return Node(node_id=found.node_id)
+
+    def check_partitions(self, partitions: Collection[TopicPartition], deadline: float) -> None:
+        """Check that these partitions exist and have leaders.
+
+        Raises:
+            RequestFailed: one does not exist, or has no leader at present.
+        """
+        check_leaders(self.metadata({tp.topic for tp in partitions}, deadline), partitions)
+
+
+class _Answers:
+    """The owner of the loop: keeps the answers to the requests that are awaited."""
+
+    def __init__(self) -> None:
+        self.awaited: dict[RequestId, deque[Answered]] = {}
+
+    def take(self, output: Output, now: Instant) -> list[Output]:
+        """Keep an answer."""
+        if isinstance(output, Answered) and output.request_id in self.awaited:
+            self.awaited[output.request_id].append(output)
+        return []
+
+    def advance(self, now: Instant) -> list[Output]:
+        """No work is ever due."""
+        return []
+
+    def next_deadline(self) -> Instant | None:
+        """No work is ever due."""
+        return None
+
+    def broken(self, error: BaseException) -> None:
+        """Never called, because the loop has no thread."""
+
+
+def check(code: int, about: str, message: str | None = None) -> None:
+    """Raise RequestFailed if ``code`` is an error."""
+    if code:
+        raise RequestFailed(ErrorCode.of(code), about, message)
+
+
+def check_known(code: int, about: str, message: str | None = None) -> None:
+    """Like `check`, but a topic that does not exist is no temporary trouble."""
+    if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        raise FailedForGood(RequestFailed(ErrorCode.of(code), about))
+    check(code, about, message)
+
+
+def check_leaders(answer: Any, partitions: Collection[TopicPartition]) -> None:
+    """Check by an answer of Metadata that these partitions exist and have leaders.
+
+    Raises:
+        FailedForGood: one does not exist.
+        RequestFailed: one has no leader at present, or a topic is refused.
+    """
+    leaders: dict[TopicPartition, int] = {}
+    for topic in answer.topics:
+        check_known(topic.error_code, f"topic {topic.name}")
+        for p in topic.partitions:
+            leaders[TopicPartition(topic.name, p.partition_index)] = p.leader_id
+    for tp in partitions:
+        if tp not in leaders:
+            check_known(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"partition {tp}")
+        if leaders[tp] < 0:
+            raise RequestFailed(ErrorCode.LEADER_NOT_AVAILABLE, f"partition {tp}")
+
+
+def note_offsets(answer: Any, found: dict[TopicPartition, OffsetDescription]) -> None:
+    """Add the offsets of a leader's answer; raises RequestFailed for the first one refused."""
+    for topic in answer.topics:
+        for p in topic.partitions:
+            tp = TopicPartition(topic.name, p.partition_index)
+            check(p.error_code, f"partition {tp}")
+            found[tp] = OffsetDescription(
+                offset=p.offset, leader_epoch=p.leader_epoch, timestamp=p.timestamp
+            )
+
+
+def note_epoch_ends(answer: Any, found: dict[TopicPartition, int]) -> None:
+    """Add the ends of a leader's answer, -1 for an unknown epoch; raises as ``note_offsets``."""
+    for topic in answer.topics:
+        for p in topic.partitions:
+            tp = TopicPartition(topic.topic, p.partition)
+            check(p.error_code, f"partition {tp}")
+            found[tp] = p.end_offset
+
+
+def left_ms(deadline: float) -> Millis:
+    """The time until a deadline on ``time.monotonic``, for the time-out of a request."""
+    return Millis(max(1, int((deadline - time.monotonic()) * 1_000)))

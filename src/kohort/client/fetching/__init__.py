@@ -1,0 +1,1 @@
+"""Records of chosen partitions: as objects by librdkafka, as Arrow columns by kohort."""

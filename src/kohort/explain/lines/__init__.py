@@ -1,0 +1,1 @@
+"""One line of a log: its frame, time, fields and values."""

@@ -1,0 +1,1 @@
+"""Groups as the records of ``__consumer_offsets`` tell them."""

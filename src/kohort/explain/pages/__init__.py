@@ -1,0 +1,1 @@
+"""Explanations for people: a sentence, a row of numbers, a page, a picture, a trace."""

@@ -1,0 +1,279 @@
+"""The ledger in a schema of a PostgreSQL database, for applications on many hosts.
+
+In: partitions, pieces and written files. Out: fence numbers, positions and manifest rows. Must not
+know: Spark, a group member, the contents of files.
+
+Tables and statements are those of the ledger in SQLite; ``_dialect`` changes the words that differ.
+Each writing transaction takes the advisory lock of its schema first, so transactions run one
+after another as in SQLite, and a statement sees all that was committed before. A commit is on the
+server's disk before ``commit`` returns (ADR 0070).
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final, cast
+
+import psycopg
+
+from kohort.model.errors import ConfigError
+from kohort.model.ids import TopicPartition
+from kohort.spark.ledgers.ledger import LedgerError
+from kohort.spark.ledgers.postgres_note import NOTE, DatabaseNote, note_database, noted_database
+from kohort.spark.ledgers.sqlite_ledger import LEDGER_PATH, SqliteLedger
+from kohort.spark.tables.layout import is_delta
+
+_LOCK_S: Final = 60
+_SETTINGS: Final = {
+    "application_name": "kohort",
+    "connect_timeout": 10,
+    # A dead connection is noticed within 30 s.
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+}
+_SESSION: Final = (
+    f"SET lock_timeout = '{_LOCK_S}s'",
+    # A client that vanished within a transaction must not hold the lock for hours.
+    f"SET idle_in_transaction_session_timeout = '{_LOCK_S}s'",
+    "SELECT set_config('synchronous_commit', 'on', false) "
+    "WHERE current_setting('synchronous_commit') = 'off'",
+)
+
+
+def use_database(directory: Path, url: str) -> str:
+    """Let a new table keep its ledger in a database, or note that its database has moved.
+
+    Args:
+        directory: the directory of the table.
+        url: of the database, as libpq takes it, without a password.
+
+    Returns:
+        The schema of the ledger, which is made if it is missing.
+
+    Raises:
+        ConfigError: the URL has a password, the directory holds a table with another ledger, or
+            the moved database does not have the schema of this table.
+        LedgerError: the database cannot be reached, or makes no schema.
+    """
+    try:
+        parts = psycopg.conninfo.conninfo_to_dict(url)
+    except psycopg.ProgrammingError as error:
+        raise ConfigError(
+            f"{url!r} is no URL of a PostgreSQL database ({_line(error)}): expected "
+            "postgresql://USER@HOST:PORT/DATABASE"
+        ) from error
+    if "password" in parts:
+        raise ConfigError(
+            "the URL has a password, and each reader of the table could read the password: leave "
+            "it out, and give it by PGPASSWORD or ~/.pgpass to each user that runs pipelines"
+        )
+    if (directory / LEDGER_PATH).exists() or is_delta(directory):
+        raise ConfigError(
+            f"{directory} holds a table that keeps its ledger in the directory: name a new "
+            "directory"
+        )
+    moved = noted_database(directory)
+    note = DatabaseNote(
+        url=url, schema=moved.schema if moved else f"kohort_{uuid.uuid4().hex[:12]}"
+    )
+    connection = _Connection(directory, note)
+    try:
+        found = connection.execute(
+            "SELECT 1 FROM information_schema.schemata WHERE schema_name = ?", (note.schema,)
+        ).fetchone()
+        if moved and found is None:
+            raise ConfigError(
+                f"the ledger of {directory} is in the schema {note.schema}, which this database "
+                "does not have: name the database that the ledger was moved to"
+            )
+        connection.execute(f"CREATE SCHEMA IF NOT EXISTS {note.schema}")
+        present = note_database(directory, note)
+        if present.schema != note.schema:  # another process noted a database at the same time
+            connection.execute(f"DROP SCHEMA {note.schema}")
+            connection.execute(f"CREATE SCHEMA IF NOT EXISTS {present.schema}")
+    finally:
+        connection.close()
+    return present.schema
+
+
+class PostgresLedger(SqliteLedger):
+    """The ledger of the table in ``directory``, in the noted database.
+
+    Args:
+        directory: the directory of the table.
+        note: the database and the schema.
+        group_id: the group that writes the table; the ledger is made if it is missing. None to
+            read: nothing is locked or written.
+
+    Raises:
+        ConfigError: another group writes the table.
+        LedgerError: the database cannot be reached, or the schema has no ledger of this version.
+    """
+
+    def __init__(self, directory: Path, note: DatabaseNote, group_id: str | None) -> None:
+        self._database = _Connection(directory, note, reads=group_id is None)
+        # The statements are those for SQLite.
+        self._begin(directory / NOTE, cast("Any", self._database), group_id)
+
+    @contextmanager
+    def held(self) -> Iterator[frozenset[TopicPartition]]:
+        """See ``Ledger.held``."""
+        with super().held() as running:
+            # The caller may need longer than a transaction of an application.
+            self._database.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
+            yield running
+
+    @contextmanager
+    def _reading(self) -> Iterator[Any]:
+        with self._lock:
+            self._database.ensure()
+            yield self._database
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Any]:
+        with self._reading() as connection:
+            connection.begin()
+            try:
+                yield connection
+                connection.commit()
+            except BaseException:
+                connection.rollback()
+                raise
+
+    def _tables(self, connection: Any) -> set[str]:
+        question = "SELECT table_name FROM information_schema.tables WHERE table_schema = ?"
+        return {row[0] for row in connection.execute(question, (self._database.schema,)).fetchall()}
+
+    def _imagine_newer_tables(self) -> None:
+        """Nothing: all tables of a schema are made at once."""
+
+
+class _Connection:
+    """A connection to the database of a ledger, with errors in words of the table.
+
+    A connection that the server has closed between two transactions is opened again.
+    """
+
+    def __init__(self, directory: Path, note: DatabaseNote, *, reads: bool = False) -> None:
+        self.schema: Final = note.schema
+        self._directory = directory
+        self._url = note.url
+        self._reads = reads
+        self._connection = self._connected()
+
+    def ensure(self) -> None:
+        """Open the connection again if it is closed."""
+        if self._connection.closed or self._connection.broken:
+            self._connection = self._connected()
+
+    def begin(self) -> None:
+        """Begin a transaction with the lock of the ledger.
+
+        Nothing was done yet, so a lost connection is opened again.
+        """
+        try:
+            self._lock()
+        except psycopg.OperationalError as error:
+            if isinstance(error, psycopg.errors.LockNotAvailable):
+                self.rollback()
+                raise LedgerError(
+                    f"the ledger of {self._directory} is locked: another process has held it for "
+                    f"{_LOCK_S} s; end the process that cleans or reads it, and start again"
+                ) from error
+            self._connection.close()
+            self._connection = self._connected()
+            with self._explaining():
+                self._lock()
+
+    def _lock(self) -> None:
+        self._connection.execute("BEGIN")
+        self._connection.execute(
+            "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (self.schema,)
+        )
+
+    def commit(self) -> None:
+        """End the transaction; it is on disk.
+
+        Raises:
+            LedgerError: the connection was lost; whether the server has committed is not known.
+        """
+        try:
+            self._connection.execute("COMMIT")
+        except psycopg.Error as error:
+            raise LedgerError(
+                f"PostgreSQL did not confirm a commit for {self._directory}: {_line(error)}; it "
+                "may have happened; start the application again, it goes on where the ledger is"
+            ) from error
+
+    def rollback(self) -> None:
+        """Undo the transaction, if the connection is still there."""
+        try:
+            self._connection.execute("ROLLBACK")
+        except psycopg.Error:
+            self._connection.close()
+
+    def execute(self, statement: str, values: Sequence[object] = ()) -> psycopg.Cursor[Any]:
+        """Execute a statement of the ledger in SQLite."""
+        with self._explaining():
+            return self._connection.execute(_dialect(statement), values)
+
+    def executemany(self, statement: str, rows: Iterable[Sequence[object]]) -> None:
+        """Execute a statement for each row."""
+        with self._explaining(), self._connection.cursor() as cursor:
+            cursor.executemany(_dialect(statement), list(rows))
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+    def _connected(self) -> psycopg.Connection[Any]:
+        with self._explaining():
+            made = psycopg.connect(self._url, autocommit=True, **_SETTINGS)
+            try:
+                for statement in _SESSION:
+                    made.execute(statement)
+                made.execute(f"SET search_path TO {self.schema}")
+                if self._reads:
+                    made.execute("SET default_transaction_read_only = on")
+            except BaseException:
+                made.close()
+                raise
+            return made
+
+    @contextmanager
+    def _explaining(self) -> Iterator[None]:
+        """Raise each error of PostgreSQL as a LedgerError that says what to do."""
+        try:
+            yield
+        except (psycopg.IntegrityError, psycopg.ProgrammingError) as error:
+            if not isinstance(error, psycopg.errors.InsufficientPrivilege):
+                raise  # a mistake of kohort
+            raise LedgerError(
+                f"PostgreSQL refuses the ledger of {self._directory}: {_line(error)}; grant this "
+                f"user all rights on the schema {self.schema}"
+            ) from error
+        except psycopg.Error as error:
+            raise LedgerError(
+                f"the database with the ledger of {self._directory} cannot be used: "
+                f"{_line(error)}; nothing was changed; check the server, the network and the login "
+                f"(PGPASSWORD, ~/.pgpass), or name a moved database by `kohort table postgres "
+                f"{self._directory} URL`, and start again"
+            ) from error
+
+
+def _line(error: BaseException) -> str:
+    """An error of PostgreSQL in one line."""
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+@lru_cache(maxsize=200)
+def _dialect(statement: str) -> str:
+    """A statement for SQLite, in the words of PostgreSQL."""
+    words = statement.replace("WITHOUT ROWID, STRICT", "").replace(" INTEGER", " BIGINT")
+    return words.replace("?", "%s")

@@ -1,0 +1,95 @@
+"""Notes the PostgreSQL database of a table's ledger: ``DIR/_kohort/postgres.json``.
+
+In: the directory of a table, a URL. Out: the note. Must not know: connections, tables, psycopg.
+
+All applications find the database by this note, so none can begin another ledger by mistake. The
+note has no password.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from kohort.model.errors import ConfigError
+from kohort.spark.ledgers.ledger import LedgerError
+from kohort.spark.tables.durable import make_folder, sync
+
+NOTE: Final = Path("_kohort") / "postgres.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatabaseNote:
+    """The database of a ledger, and the schema there that holds only this ledger."""
+
+    url: str
+    schema: str
+
+
+def noted_database(directory: Path) -> DatabaseNote | None:
+    """The note of a table; None if its ledger is not in PostgreSQL.
+
+    Raises:
+        LedgerError: the note is damaged.
+    """
+    path = directory / NOTE
+    try:
+        return DatabaseNote(**json.loads(path.read_text(encoding="utf-8")))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (ValueError, TypeError) as error:
+        raise LedgerError(
+            f"{path} does not name the database of the ledger: {error}; restore a copy of the file"
+        ) from error
+
+
+def note_database(directory: Path, note: DatabaseNote) -> DatabaseNote:
+    """Write the note of the database; returns the note that counts. An earlier schema stays.
+
+    Raises:
+        ConfigError: the directory cannot be written.
+    """
+    path = directory / NOTE
+    try:
+        make_folder(path.parent)
+        made = path.with_name(f"{path.name}.{uuid.uuid4().hex}")
+        try:
+            present = noted_database(directory)
+            if present is not None:
+                note = dataclasses.replace(note, schema=present.schema)
+            made.write_text(json.dumps(dataclasses.asdict(note)), encoding="utf-8")
+            sync(made)
+            if present is None:
+                os.link(made, path)  # fails if another process was first
+            else:
+                made.replace(path)
+            sync(path.parent)
+        finally:
+            made.unlink(missing_ok=True)
+    except FileExistsError:
+        return note_database(directory, note)
+    except OSError as error:
+        raise ConfigError(
+            f"cannot write to the output directory {directory}: {error.strerror}; name a directory "
+            "that this user may make or write, on a disk with free space"
+        ) from error
+    return note
+
+
+@contextmanager
+def wanting_psycopg() -> Iterator[None]:
+    """For the body of a ``with`` statement that imports psycopg; ConfigError without it."""
+    try:
+        yield
+    except ImportError as error:
+        raise ConfigError(
+            f"a ledger in PostgreSQL needs the package {error.name or 'psycopg'}: run "
+            "pip install 'kohort[postgres]'"
+        ) from error

@@ -1,0 +1,1 @@
+"""The streaming source ``format("kohort")``: driver, plans, read tasks."""
