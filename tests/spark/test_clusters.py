@@ -1,4 +1,4 @@
-"""Pipelines on a Spark standalone cluster and on YARN: two nodes, drivers on several hosts.
+"""Pipelines on clusters: two nodes of Spark or YARN, a Kubernetes; drivers on several hosts.
 
 The drivers have different names of hosts. The table is a shared directory, its ledger is in
 PostgreSQL or in the Delta table. Executors get their Python from an archive.
@@ -28,8 +28,9 @@ pytest.importorskip("psycopg", reason="pip install 'kohort[postgres]'")
 import pyspark
 from tests.spark.conftest import PATIENCE_S, Feed
 from tests.spark.delta_world import rows_of
+from tests.spark.kubernetes_cluster import KubernetesCluster
 from tests.spark.postgres_server import postgres_server
-from tests.spark.test_applications import command, numbered, wait_for
+from tests.spark.test_applications import command, kill_tree, numbered, wait_for
 from tests.spark.yarn_cluster import YarnCluster
 
 from kohort.host.identity import VARIABLE
@@ -48,15 +49,8 @@ NAMES = ("a", "b")
 EVENTS = ("kill", "executor", "worker", "end")
 
 
-def kill_tree(process: subprocess.Popen[str]) -> None:
-    """Send SIGKILL to a process and all below it."""
-    for member in [*psutil.Process(process.pid).children(recursive=True), process]:
-        member.kill()
-    process.wait()
-
-
 class Cluster(Protocol):
-    """A cluster of Spark or of YARN; see `YarnCluster`."""
+    """A cluster of Spark, YARN or Kubernetes; see `YarnCluster`."""
 
     url: str
     settings: Sequence[str]
@@ -152,15 +146,30 @@ def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]
 
 
 @pytest.fixture(scope="module")
+def kubernetes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubernetesCluster]:
+    cluster = KubernetesCluster(tmp_path_factory.mktemp("kubernetes"))
+    try:
+        yield cluster
+    finally:
+        cluster.close()
+        end_java(cluster)
+
+
+@pytest.fixture(scope="module")
 def yarn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[YarnCluster]:
     cluster = YarnCluster(tmp_path_factory.mktemp("yarn"))
     try:
         yield cluster
     finally:
-        (process,) = cluster.processes
-        kill_tree(process)
-        assert process.stdin is not None
-        process.stdin.close()
+        end_java(cluster)
+
+
+def end_java(cluster: Cluster) -> None:
+    """End a cluster that runs in one Java process."""
+    (process,) = cluster.processes
+    kill_tree(process)
+    assert process.stdin is not None
+    process.stdin.close()
 
 
 class Applications:
@@ -231,7 +240,7 @@ def ends_of(source: Feed) -> dict[int, int]:
     return {p: len(records) for p, records in source.records.items()}
 
 
-@pytest.mark.parametrize("kind", ["standalone", "yarn"])
+@pytest.mark.parametrize("kind", ["standalone", "yarn", "kubernetes"])
 def test_applications_are_added_killed_and_bounced_and_each_record_lands_once(
     feed: Callable[..., Any], request: pytest.FixtureRequest, tmp_path: Path, kind: str
 ) -> None:

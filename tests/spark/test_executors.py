@@ -13,11 +13,16 @@ from kohort.spark.executors import warned_without_executors
 
 
 @pytest.mark.parametrize(
-    ("master", "registered", "warned"),
-    [("spark://h:7077", 1, True), ("spark://h:7077", 2, False), ("local[2]", 1, False)],
+    ("master", "registered", "advice"),
+    [
+        ("spark://h:7077", 1, "spark.cores.max"),
+        ("k8s://https://h", 1, "kubectl describe pods"),
+        ("spark://h:7077", 2, ""),
+        ("local[2]", 1, ""),
+    ],
 )
 def test_an_application_without_executors_says_so_once(
-    master: str, registered: int, warned: bool, caplog: pytest.LogCaptureFixture
+    master: str, registered: int, advice: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """On a standalone cluster a second application waited for ever, without a word."""
     asked, spark = threading.Event(), MagicMock()
@@ -33,9 +38,9 @@ def test_an_application_without_executors_says_so_once(
         for thread in {*threading.enumerate()} - before:
             thread.join(60)
     assert asked.is_set() is (master != "local[2]")
-    assert [record.levelname for record in caplog.records] == ["WARNING"] * warned
-    assert ("spark.cores.max" in caplog.text) is warned
-    assert called == [1] * warned
+    assert [record.levelname for record in caplog.records] == ["WARNING"] * bool(advice)
+    assert advice in caplog.text
+    assert called == [1] * bool(advice)
 
 
 def test_the_wait_ends_with_the_query() -> None:

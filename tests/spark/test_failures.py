@@ -28,6 +28,7 @@ from kohort.spark.failures import (
     PipelineFailed,
     RecordRefused,
     explained,
+    first_cause,
 )
 
 STREAM = (
@@ -281,3 +282,20 @@ main(["pipeline", "--bootstrap", "h:1", "--topic", "t", "--group", "g",
     )
     assert (done.returncode, done.stdout) == (0, "")
     assert done.stderr == "stopped before it has read anything\n"
+
+
+def throwable(told: str, cause: object = None) -> Any:
+    return SimpleNamespace(toString=lambda: told, getCause=lambda: cause)
+
+
+def test_a_spark_that_does_not_start_tells_the_first_cause() -> None:
+    """The client of Kubernetes says «An error has occurred.» of each of these."""
+    refused = throwable("java.net.ConnectException: Connection refused")
+    wrapped = throwable("io.fabric8.KubernetesClientException: An error has occurred.", refused)
+    error: Any = Exception("An error occurred while calling None.SparkContext")
+    assert first_cause(error) == "An error occurred while calling None.SparkContext"
+    error.java_exception = throwable("org.apache.spark.SparkException: External scheduler", wrapped)
+    assert first_cause(error) == "java.net.ConnectException: Connection refused"
+    told = 'KubernetesClientException: Message: pods is forbidden: User "lake"'
+    error.java_exception = throwable(f"{told}. Received status: Status(apiVersion=v1, code=403)")
+    assert first_cause(error) == told

@@ -19,6 +19,15 @@ LOG: Final = logging.getLogger(__name__)
 
 WAIT_S: Final = 30.0
 
+_ELSEWHERE: Final = (
+    "other applications may have all cores (on a standalone cluster each takes all of them unless "
+    "--conf spark.cores.max=N is given), or no worker has the memory of spark.executor.memory"
+)
+_ON_KUBERNETES: Final = (
+    "`kubectl describe pods -l spark-role=executor` tells why its pods do not run; there are none "
+    "without --conf spark.kubernetes.container.image=IMAGE"
+)
+
 
 @contextlib.contextmanager
 def warned_without_executors(
@@ -43,9 +52,7 @@ def _warn(spark: SparkSession, master: str, also: Callable[[], None], wait_s: fl
         found = spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size() - 1  # the driver
         if found == 0:
             LOG.warning(
-                "%s has given this application no executor for %d s, so nothing is read: other "
-                "applications may have all cores (on a standalone cluster each takes all of them "
-                "unless --conf spark.cores.max=N is given), or no worker has the memory of "
-                "spark.executor.memory", master, wait_s,
+                "%s has given this application no executor for %d s, so nothing is read: %s",
+                master, wait_s, _ON_KUBERNETES if master.startswith("k8s") else _ELSEWHERE,
             )  # fmt: skip
             also()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import signal
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from pyspark.errors.exceptions.base import StreamingQueryException
 
@@ -105,6 +105,19 @@ def explained(error: Exception, java_status: int | None = None) -> KohortError:
         return NoSpace(told)
     refused = _REFUSED.search(text) or _NO_ACL in text
     return _about_record(text) or (NoRight(told) if refused else PipelineFailed(told))
+
+
+def first_cause(error: Exception) -> str:
+    """One line about an error; for an error of Java, about the first of its causes.
+
+    Java's client of Kubernetes wraps each error into one that says «An error has occurred».
+    """
+    cause: Any = getattr(error, "java_exception", None)
+    if cause is None:
+        return _first_line(str(error))
+    while (deeper := cause.getCause()) is not None:
+        cause = deeper
+    return _first_line(str(cause.toString())).partition(". Received status: ")[0]
 
 
 def _about_record(text: str) -> RecordRefused | None:

@@ -31,6 +31,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from kohort.host.java import find_java, spark_home, spark_java_home
 from kohort.model.errors import ConfigError
+from kohort.spark.failures import first_cause
 
 DRIVER_JAVA_OPTIONS = "-Xss16m -XX:+UseParallelGC"
 """Spark's check of an error text in foreachBatch recurses deeply when a query is stopped. On two
@@ -133,10 +134,9 @@ def make_session(
         try:
             session = builder.getOrCreate()
         except (PySparkException, Py4JError) as error:
-            told = str(getattr(error, "java_exception", error)).strip().partition("\n")[0]
             raise ConfigError(
-                f"Spark did not start: {told}; check the Spark master (--master) and the settings "
-                "(--conf); Java has printed more if it found the mistake"
+                f"Spark did not start: {first_cause(error)}; check the Spark master (--master) and "
+                "the settings (--conf); Java has printed more if it found the mistake"
             ) from error
     if on_sigint is not signal.default_int_handler and _is_main_thread():
         # Spark has set a handler that cancels jobs, in place of the program's own one.
