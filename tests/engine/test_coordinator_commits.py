@@ -10,7 +10,7 @@ from hypothesis import given
 from tests.engine.coordinator_bench import Bench, Client, stable
 
 from kohort.engine.coordinator_engine import CoordinatorEngine
-from kohort.engine.coordinator_outputs import Observed
+from kohort.engine.coordinator_outputs import Observed, Output
 from kohort.engine.coordinator_recording import RecordingCoordinatorEngine
 from kohort.engine.coordinator_writes import Write
 from kohort.engine.known_requests import MAX_KNOWN_SIZE, KnownCommit, known_commit
@@ -401,17 +401,18 @@ def test_a_repeated_commit_is_one_write_and_any_other_is_left_to_the_long_way() 
     client, member_id = stable(life, "g", OffsetCommit=9)
     line = life.engine.connection(client.conn)
 
-    def again(offset: int, generation: int = 1) -> Write | None:
+    def again(offset: int, generation: int = 1) -> list[Output] | None:
         fields = {"member_id": member_id, "generation_id_or_member_epoch": generation}
         frame = client.frame("OffsetCommit", request_of(SHAPES[5], offset, group_id="g", **fields))
-        write = life.engine.commit_again(line, frame, life.now)
-        if write is None:  # nothing was done
+        outputs = life.engine.again(line, frame, life.now)
+        if outputs is None:  # nothing was done
             assert line.is_idle
             life.carry_out(life.engine.received(client.conn, frame, life.now))
         else:
-            life.carry_out([write])
+            assert [type(output) for output in outputs] == [Write]
+            life.carry_out(outputs)
         life.written()
-        return write
+        return outputs
 
     assert again(1) is None, "the first one is read in full"
     assert again(2) is not None

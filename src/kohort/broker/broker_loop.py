@@ -181,15 +181,14 @@ class BrokerLoop:
                 self._turn(self._engine.advance(now))
         elif self._put_off or now > self._turn_ends:
             self._put_off_for(session, data)
-        elif (write := self._engine.commit_again(session.line, data, now)) is not None:
-            self._journal.write(write)
-            if not self._settling:
-                self._settle_soon()
         else:
             self._received(session, data, now)
 
     def _received(self, session: Session, data: memoryview | bytes, now: Instant) -> None:
-        outputs = self._engine.received(session.conn, data, now)
+        outputs = self._engine.again(session.line, data, now)
+        again = outputs is not None
+        if outputs is None:
+            outputs = self._engine.received(session.conn, data, now)
         output = outputs[0] if len(outputs) == 1 else None
         if type(output) is Transmit and output.conn == session.conn:
             # Usually one request arrived and its answer leaves at once. The request may have set an
@@ -208,7 +207,7 @@ class BrokerLoop:
         elif not self._settling:
             # Usually a JoinGroup or a SyncGroup that waits.
             self._settle_soon()
-        if not session.held and not session.line.wants_data:
+        if not again and not session.held and not session.line.wants_data:
             session.hold(True)
 
     def _put_off_for(self, session: Session, data: bytes | memoryview) -> None:

@@ -10,7 +10,7 @@ an exception is a bug. Same configuration, ids and events give the same effects.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from kohort.coordinator import joining, liveness, loading, offsets, removing, syncing, views
@@ -42,12 +42,13 @@ from kohort.coordinator.rebalancing import join_timer_fired, try_complete
 from kohort.coordinator.records import CommittedOffset
 from kohort.coordinator.registry import MakeMemberId, Registry, Write, mapped_append_error
 from kohort.coordinator.repeated_commits import CommitHandle, commit_again, commit_handle
+from kohort.coordinator.repeated_joins import JoinTemplate, join_again, sync_again
 from kohort.coordinator.timers import HOLD, JOIN, SESSION, SWEEP, Timer
 from kohort.model.deadlines import Deadlines
 from kohort.model.errors import InvariantViolation
 from kohort.model.facts import WriteFailed
 from kohort.model.group_config import GroupConfig
-from kohort.model.ids import Ticket, Token
+from kohort.model.ids import GenerationId, MemberId, Ticket, Token
 from kohort.model.instants import Instant
 
 
@@ -176,6 +177,36 @@ class Coordinator:
             return None
         registry.now = now
         return commit_again(registry, handle, token, numbers)
+
+    def join_again(
+        self,
+        template: JoinTemplate,
+        token: Token,
+        member_id: MemberId,
+        metadata: Sequence[bytes],
+        now: Instant,
+    ) -> bool:
+        """Park a join of a known member, if that is its only effect; False: nothing was done."""
+        registry = self._registry
+        if not registry.deadlines.none_due(now):
+            return False
+        registry.now = now
+        return join_again(registry, template, token, member_id, metadata)
+
+    def sync_again(
+        self,
+        template: SyncGroup,
+        token: Token,
+        generation_id: GenerationId,
+        member_id: MemberId,
+        now: Instant,
+    ) -> bytes | None:
+        """As ``repeated_joins.sync_again``, if that is all; None: nothing was done."""
+        registry = self._registry
+        if not registry.deadlines.none_due(now):
+            return None
+        registry.now = now
+        return sync_again(registry, template, token, generation_id, member_id)
 
     def advance(self, now: Instant) -> list[Effect]:
         """Set the time to ``now``. A call too early, or a second one, does no harm."""

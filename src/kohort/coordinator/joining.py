@@ -171,7 +171,7 @@ def _has_room_in_record(
         )
         return False
     count = len(group.members)
-    size = _RECORD_OVERHEAD + group.weight
+    size = group.weight
     if present is not None:
         size += longest - present.longest
     else:
@@ -183,15 +183,20 @@ def _has_room_in_record(
             event.client_host,
             longest,
         )
-    size += count * config.assignment_budget_bytes
-    setting, limit = registry.join_bound
-    if size + _MOST_OWN_TEXTS <= limit:
+    if fits_surely(registry, size, count):
         return True  # nearly always: no need to measure the texts
-    size += _own_texts(group, event)
+    setting, limit = registry.join_bound
+    size += _RECORD_OVERHEAD + count * config.assignment_budget_bytes + _own_texts(group, event)
     if size > limit:
         _refuse_size(registry, event, setting, limit, size)
         return False
     return True
+
+
+def fits_surely(registry: Registry, weight: int, count: int) -> bool:
+    """Whether the record of a group fits in any case: members of this weight, and their number."""
+    size = weight + count * registry.config.assignment_budget_bytes
+    return size + _RECORD_OVERHEAD + _MOST_OWN_TEXTS <= registry.join_bound[1]
 
 
 def _own_texts(group: Group, event: JoinGroup) -> int:

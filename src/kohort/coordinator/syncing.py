@@ -86,10 +86,7 @@ def sync(registry: Registry, event: SyncGroup) -> None:
         registry.respond(event.token, SyncAnswer(error=error))
         return
     member = group.members[event.member_id]
-    group.pending_sync.pop(member.member_id, None)
-    if not group.pending_sync:
-        group.pending_sync.clear()  # a table does not shrink when its entries go
-        registry.deadlines.cancel(group.sync_timer)
+    has_asked(registry, group, member.member_id)
     if group.state is STABLE:
         answer = _delivered(registry, group, member, tells=registry.details())
         registry.respond(event.token, answer)
@@ -101,6 +98,15 @@ def sync(registry: Registry, event: SyncGroup) -> None:
     registry.parked[event.token] = (group, member)
     if member.member_id == group.leader_id:
         _take_assignments(registry, group, member, event)
+
+
+def has_asked(registry: Registry, group: Group, member_id: MemberId) -> None:
+    """A member has asked for its assignment; with the last one the sync timer stops."""
+    awaited = group.pending_sync
+    awaited.pop(member_id, None)
+    if not awaited:
+        awaited.clear()  # a table does not shrink when its entries go
+        registry.deadlines.cancel(group.sync_timer)
 
 
 def _request_error(registry: Registry, group: Group | None, event: SyncGroup) -> ErrorCode:  # noqa: PLR0911 - one gate a line reads better than a nest

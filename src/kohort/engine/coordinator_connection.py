@@ -21,8 +21,9 @@ from kohort.engine.known_requests import (
     Data,
     JoinShape,
     KnownCommit,
-    Shape,
+    KnownShape,
     SyncShape,
+    Values,
     join_shape,
     known_commit,
     sync_shape,
@@ -192,26 +193,26 @@ class Connection(ServerConnection):
         self.commits_read = 0
         return commit, handle, numbers
 
-    def again(self, data: Data, knows: Knows) -> tuple[Shape, Request, int] | None:
+    def again(self, data: Data, knows: Knows) -> tuple[KnownShape, Request, Values] | None:
         """Receive a request that differs from a known one in its values only; None: it does not.
 
-        Returns the known shape, the new event and the correlation id. Only for a connection without
-        unanswered requests.
+        Returns the known shape, the new event and the values, correlation id first. Only for a
+        connection without unanswered requests.
         """
         size = len(data)
         commit, join, sync = self.commit, self.join, self.sync
         if commit is not None and size == commit.size and (values := commit.values(data)):
             self.commits_read = 0
             token = self.receive_known(self._next_token(), commit.route, values[0])
-            return commit, commit_again(commit.event, token, values[1:], knows), values[0]
+            return commit, commit_again(commit.event, token, values[1:], knows), values
         if join is not None and size == join.size and (values := join.values(data)):
             self.joins_read = 0
             token = self.receive_known(self._next_token(), join.route, values[0])
-            return join, join_again(join.event, token, self.host, values), values[0]
+            return join, join_again(join.event, token, self.host, values), values
         if sync is not None and size == sync.size and (values := sync.values(data)):
             self.syncs_read = 0
             token = self.receive_known(self._next_token(), sync.route, values[0])
-            return sync, sync_again(sync.event, token, values), values[0]
+            return sync, sync_again(sync.event, token, values), values
         return None
 
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable
-from itertools import count
 from typing import Any, ClassVar
 
 from kohort.coordinator.coordinator import Coordinator
@@ -33,16 +32,12 @@ from kohort.coordinator.interface import (
     TokensDropped,
     TopicsDeleted,
 )
-from kohort.engine.coordinator_connection import (
-    ABOUT_OFFSETS,
-    KEPT_APIS,
-    Connection,
-    LastHeartbeat,
-)
+from kohort.engine.coordinator_connection import ABOUT_OFFSETS, Connection
 from kohort.engine.coordinator_outputs import Close, Handle, Observed, Output, Transmit
-from kohort.engine.coordinator_writes import Write, replays, write_of
-from kohort.engine.known_requests import Data, KnownCommit
+from kohort.engine.coordinator_writes import replays, write_of
+from kohort.engine.known_requests import Data
 from kohort.engine.not_coordinator_filter import Coordinates, NotCoordinatorFilter
+from kohort.engine.repeated_requests import RepeatedRequests
 from kohort.model.errors import ErrorCode, InvariantViolation, ProtocolError
 from kohort.model.facts import Fact
 from kohort.model.group_config import GroupConfig
@@ -57,7 +52,7 @@ from kohort.wire.topic_ids import NoTopicIds, TopicIds
 _make = tuple.__new__  # costs a third of a call of the named tuple
 
 
-class CoordinatorEngine:
+class CoordinatorEngine(RepeatedRequests):
     """A group coordinator that speaks Kafka's protocol, without IO.
 
     Args:
@@ -76,9 +71,6 @@ class CoordinatorEngine:
 
     Before the first connection, call ``replay`` with the content of the log, then ``loaded``.
     """
-
-    _kept_apis: ClassVar[frozenset[int]] = KEPT_APIS
-    """Keys of the APIs for which the engine recognises a repeated request by its bytes."""
 
     tells_beats: ClassVar[bool] = False
     """Whether ``beat`` leaves outputs, which ``advance`` returns."""
@@ -99,8 +91,7 @@ class CoordinatorEngine:
         answers_at_once: int = sys.maxsize,
     ) -> None:
         self._config = config
-        self._coordinator = self._make_coordinator(config, make_member_id, details)
-        self._knows_partition = knows_partition
+        super().__init__(self._make_coordinator(config, make_member_id, details), knows_partition)
         self._topics: TopicIds = topics or NoTopicIds()
         self._apis = tuple(apis)
         self._limits = limits
@@ -108,17 +99,11 @@ class CoordinatorEngine:
         self._at_once = answers_at_once
         self._put_off: deque[Respond] = deque()
         self._connections: dict[ConnectionId, Connection] = {}
-        self._owed: dict[Token, tuple[Connection, int, tuple[KnownCommit, int] | None]] = {}
-        """Of each unanswered request: connection, version, and for a known commit that commit with
-        the correlation id."""
         self._by_id: dict[Token, dict[str, bytes]] = {}
         """Of each unanswered request that names topics by id: the topic ids by name."""
         self._filter = NotCoordinatorFilter(config)
-        self._next_token = count(1).__next__
         self._wall_zero = 0
         self._outputs: list[Output] = []
-        self._dropped: list[Token] = []
-        """Unanswered requests of lost connections; the coordinator does not know of the loss."""
         self._freed: list[Connection] = []
         """Connections that got an answer for which ``Connection.behind`` may have waited."""
         self.time_of_day(wall, now)
@@ -173,45 +158,21 @@ class CoordinatorEngine:
         reply = None if known.heartbeat is None else self.beat(known, data, now)
         if reply is not None:
             return [Transmit(known.id, reply)]
-        if known.commit is not None and (write := self.commit_again(known, data, now)):
-            return [write]
+        outputs = self.again(known, data, now)
+        if outputs is not None:
+            return outputs
         again = known.again(data, self._knows_partition)
         if again is None:
             return None
-        shape, event, correlation_id = again
+        shape, event, values = again
         version = shape.header.api_version
-        stored = (shape, correlation_id) if type(shape) is KnownCommit else None
-        self._owed[event.token] = (known, version, stored)
-        self._serve(known, event, version, correlation_id, now)
+        self._owed[event.token] = (known, version, (shape, values))
+        self._serve(known, event, version, values[0], now)
         return self._settle(now)
 
     def connection(self, conn: ConnectionId) -> Connection:
         """The connection of an id, for ``beat``; valid until it is closed or lost."""
         return self._connections[conn]
-
-    def beat(self, known: Connection, data: Data, now: Instant) -> bytes | None:
-        """The answer to a heartbeat that comes again; None: nothing was done, call ``received``.
-
-        A busy shell may call this for a connection before it serves the requests that it put off.
-        """
-        beat = known.heartbeat
-        if beat is None or not known.is_idle or len(data) != beat.size:
-            return None
-        return self._beat_again(known, beat, bytes(data), now)
-
-    def commit_again(self, known: Connection, data: Data, now: Instant) -> Write | None:
-        """The only output of a commit that comes again (ADR 0105); None: call ``received``."""
-        repeated = None if self._dropped else known.repeated_commit(data, self._knows_partition)
-        if repeated is None:
-            return None
-        commit, handle, numbers = repeated
-        token: Token = self._next_token()  # type: ignore[assignment] # Token(...) costs a call
-        stored = self._coordinator.commit_again(handle, token, numbers[1:], now)
-        if stored is None:
-            return None
-        known.receive_known(token, commit.route, numbers[0])
-        self._owed[token] = (known, commit.header.api_version, (commit, numbers[0]))
-        return commit.write(*stored)
 
     @property
     def has_more(self) -> bool:
@@ -371,18 +332,6 @@ class CoordinatorEngine:
     def _name_topics(self, received: Received) -> None:
         if type(received.request) in EVENT_MAKERS:
             self._by_id[received.token] = topic_ids.put_names(received.request, self._topics)
-
-    def _beat_again(
-        self, known: Connection, beat: LastHeartbeat, frame: bytes, now: Instant
-    ) -> bytes | None:
-        """Answer a heartbeat equal to the last one; None: it differs, or more has to be done.
-
-        Only for a connection without unanswered requests.
-        """
-        if self._dropped or not beat.is_again(frame):
-            return None
-        answer = self._coordinator.beat(beat, now)
-        return None if answer is None else beat.response(frame, answer)
 
     def _feed(self, event: Event, now: Instant) -> list[Output]:
         self._run(self._coordinator.handle(event, now), now)

@@ -147,7 +147,7 @@ class RecordingCoordinatorEngine(CoordinatorEngine):
         # Facts of a heartbeat that took the short way are still among the outputs.
         return [*self._take_outputs(), *outputs] if self._outputs else outputs
 
-    def commit_again(self, known: Connection, data: Data, now: Instant) -> None:
+    def again(self, known: Connection, data: Data, now: Instant) -> None:
         """Nothing is done: the facts of a request need its event."""
 
     def stalled(self, micros: int, now: Instant) -> list[Output]:

@@ -22,22 +22,32 @@ from typing import Any, ClassVar, Final, TypeAlias
 from kohort.coordinator.interface import (
     Answer,
     Append,
+    JoinAnswer,
     JoinGroup,
     OffsetCommit,
     OffsetCommitAnswer,
+    SyncAnswer,
     SyncGroup,
 )
 from kohort.coordinator.records import CommittedOffset, OffsetRecord
 from kohort.coordinator.repeated_commits import CommitHandle
+from kohort.coordinator.repeated_joins import JoinTemplate
 from kohort.engine.coordinator_writes import Write, write_of
-from kohort.model.errors import ErrorCode
+from kohort.model.errors import NO_ERROR, ErrorCode
 from kohort.model.group_config import GroupConfig
-from kohort.model.ids import Ticket, Token
+from kohort.model.ids import (
+    GenerationId,
+    MemberId,
+    ProtocolName,
+    ProtocolType,
+    Ticket,
+    Token,
+)
 from kohort.model.instants import WallMillis
 from kohort.storage.group_records import offset_value
 from kohort.wire import topic_ids
 from kohort.wire.codec import RequestHeader, decode_request, encode_request, encode_response
-from kohort.wire.coordinator_events import EVENT_MAKERS
+from kohort.wire.coordinator_events import EVENT_MAKERS, RESPONSE_MAKERS
 from kohort.wire.coordinator_offsets import commit_response
 from kohort.wire.messages.k08_offset_commit import OffsetCommitRequest
 from kohort.wire.messages.k11_join_group import JoinGroupRequest
@@ -45,17 +55,19 @@ from kohort.wire.messages.k14_sync_group import SyncGroupRequest
 from kohort.wire.server_connection import Received, ServerConnection
 
 Data: TypeAlias = bytes | bytearray | memoryview
+Values: TypeAlias = tuple[Any, ...]
+"""The values of a request, correlation id first."""
 
 MAX_KNOWN_SIZE: Final = 2_048
 """Bytes of the longest request that a connection keeps."""
 
 _ID_AT: Final = 8
-_ID_ENDS: Final = 12
 """Position of the correlation id in a request's frame: behind size, key and version."""
 
 _ANSWER_ID_AT: Final = 4
-_ANSWER_ID_ENDS: Final = 8
 """Position of the correlation id in a response's frame: behind the size."""
+
+_ID_BYTES: Final = 4
 
 _make = tuple.__new__  # costs a third of a call of the named tuple
 
@@ -82,10 +94,14 @@ class Shape:
         self._unpack = layout.unpack
         self._fixed = layout.unpack(frame)[::2]
 
-    def values(self, frame: Data) -> tuple[Any, ...] | None:
+    def values(self, frame: Data) -> Values | None:
         """Correlation id and values of a frame of this size; None: other bytes differ, too."""
         parts = self._unpack(frame)
         return parts[1::2] if parts[::2] == self._fixed else None
+
+
+Form: TypeAlias = tuple[Callable[..., bytes], tuple[bytes, ...]]
+"""A response with two values, correlation id and one other: how to write it, its fixed bytes."""
 
 
 class KnownCommit(Shape):
@@ -112,7 +128,7 @@ class KnownCommit(Shape):
         message = commit_response(OffsetCommitAnswer(self._stored), version)
         answer = encode_response(message, version, 0)
         self._before_id = answer[:_ANSWER_ID_AT]
-        self._after_id = answer[_ANSWER_ID_ENDS:]
+        self._after_id = answer[_ANSWER_ID_AT + _ID_BYTES :]
 
     def take(self, handle: CommitHandle | None, config: GroupConfig) -> None:
         """Keep the coordinator's handle, if a message to the log can hold the records."""
@@ -134,10 +150,11 @@ class KnownCommit(Shape):
             wall = offset.commit_timestamp
         return _make(Write, (ticket, partition, tuple(records), wall, size))
 
-    def response(self, answer: Answer, correlation_id: int) -> bytes | None:
-        """The frame of an answer for the request of that id; None unless all is stored."""
+    def response(self, answer: Answer, values: Values) -> bytes | None:
+        """The frame of an answer for the request of these values; None unless all is stored."""
         if type(answer) is not OffsetCommitAnswer or answer.partitions != self._stored:
             return None
+        correlation_id: int = values[0]
         return correlation_id.to_bytes(4, "big", signed=True).join(
             (self._before_id, self._after_id)
         )
@@ -159,7 +176,7 @@ def known_commit(
         for partition in partitions:
             partition.committed_offset = number
         written.append(_written(request, header))
-    layout = _layout(frame, written, lambda _number, _size: "q")
+    layout = _layout(frame, written, lambda _number, _size: "q", _ID_AT)
     return None if layout is None else KnownCommit(frame, layout, header, event)
 
 
@@ -179,7 +196,7 @@ class _MemberShape(Shape):
         super().__init__(frame, layout, header)
         self.event: Any = _event_of(header, request)
 
-    def values(self, frame: Data) -> tuple[Any, ...] | None:
+    def values(self, frame: Data) -> Values | None:
         """As ``Shape.values``; None also if the member id is not in ASCII."""
         parts = self._unpack(frame)
         is_known = parts[::2] == self._fixed and parts[self._MEMBER_ID].isascii()
@@ -192,9 +209,27 @@ class JoinShape(_MemberShape):
     All members with the same client id and settings share it.
     """
 
-    __slots__ = ()
+    __slots__ = ("template",)
     event: JoinGroup
     _MEMBER_ID = 3
+
+    def __init__(self, frame: bytes, layout: struct.Struct) -> None:
+        super().__init__(frame, layout)
+        self.template = JoinTemplate(self.event)
+
+    def response(self, answer: Answer, values: Values) -> bytes | None:
+        """The frame of a follower's answer to the request of these values; None: another answer."""
+        if type(answer) is not JoinAnswer or answer.error is not NO_ERROR or answer.members:
+            return None
+        write, (start, middle, end) = _followed(
+            self.header.api_version,
+            answer.generation_id,
+            answer.protocol_type,
+            answer.protocol_name,
+            answer.leader_id,
+            len(values[1]),
+        )
+        return write(start, values[0], middle, values[1], end)
 
 
 def join_shape(frame: bytes, header: RequestHeader, request: JoinGroupRequest) -> JoinShape | None:
@@ -212,7 +247,7 @@ def join_shape(frame: bytes, header: RequestHeader, request: JoinGroupRequest) -
         for protocol in request.protocols:
             protocol.metadata = byte * len(protocol.metadata)
         written.append(_written(request, header))
-    layout = _layout(frame, written, lambda _number, size: f"{size}s")
+    layout = _layout(frame, written, lambda _number, size: f"{size}s", _ID_AT)
     return None if layout is None else _shared_join(written[0], layout)
 
 
@@ -222,6 +257,20 @@ class SyncShape(_MemberShape):
     __slots__ = ()
     event: SyncGroup
     _MEMBER_ID = 5
+
+    def response(self, answer: Answer, values: Values) -> bytes | None:
+        """The frame of an assignment for the request of these values; None: another answer."""
+        if type(answer) is not SyncAnswer or answer.error is not NO_ERROR:
+            return None
+        return self.assigned(answer.assignment, values) if answer.assignment else None
+
+    def assigned(self, assignment: bytes, values: Values) -> bytes:
+        """The frame of this assignment; an answer names the protocol if the request names it."""
+        event, version = self.event, self.header.api_version
+        write, (start, middle, end) = _assigned(
+            version, event.protocol_type, event.protocol_name, len(assignment)
+        )
+        return write(start, values[0], middle, assignment, end)
 
 
 def sync_shape(frame: bytes, header: RequestHeader, request: SyncGroupRequest) -> SyncShape | None:
@@ -233,7 +282,7 @@ def sync_shape(frame: bytes, header: RequestHeader, request: SyncGroupRequest) -
         request.member_id = text * len(request.member_id)
         request.generation_id = number
         written.append(_written(request, header))
-    layout = _layout(frame, written, lambda number, size: f"{size}s" if number else "i")
+    layout = _layout(frame, written, lambda number, size: f"{size}s" if number else "i", _ID_AT)
     return None if layout is None else _shared_sync(written[0], layout)
 
 
@@ -257,7 +306,7 @@ def _written(request: object, header: RequestHeader) -> bytes:
 
 
 def _layout(
-    frame: bytes, written: Sequence[bytes], code: Callable[[int, int], str]
+    frame: bytes, written: Sequence[bytes], code: Callable[[int, int], str], id_at: int
 ) -> struct.Struct | None:
     """Fixed bytes and values in turn; the first value is the correlation id.
 
@@ -268,8 +317,8 @@ def _layout(
     if not len(frame) == len(clear) == len(set_):
         return None
     differ = int.from_bytes(clear, "big") ^ int.from_bytes(set_, "big")
-    parts = [f">{_ID_AT}si"]
-    end = _ID_ENDS
+    parts = [f">{id_at}si"]
+    end = id_at + _ID_BYTES
     for number, run in enumerate(_DIFFERING.finditer(differ.to_bytes(len(clear), "big"))):
         parts.append(f"{run.start() - end}s{code(number, len(run[0]))}")
         end = run.end()
@@ -277,6 +326,47 @@ def _layout(
     layout = _struct("".join(parts))
     return layout if layout.unpack(frame)[::2] == layout.unpack(clear)[::2] else None
 
+
+def _form(version: int, answers: Sequence[Answer]) -> Form:
+    """The responses of one version that differ in correlation id and one value only.
+
+    The two ``answers`` have other bits in that value.
+    """
+    written = [
+        encode_response(RESPONSE_MAKERS[type(answer)](answer, version), version, 0)
+        for answer in answers
+    ]
+    layout = _layout(written[0], written, lambda _number, size: f"{size}s", _ANSWER_ID_AT)
+    assert layout is not None, "the frame is one of the written ones"
+    return layout.pack, layout.unpack(written[0])[::2]
+
+
+@lru_cache(maxsize=256)
+def _followed(  # noqa: PLR0917 - a cache of keywords costs more
+    version: int,
+    generation_id: GenerationId,
+    protocol_type: ProtocolType | None,
+    protocol_name: ProtocolName | None,
+    leader_id: MemberId,
+    id_size: int,
+) -> Form:
+    """The responses to the joins of a generation's followers; the value is the member id."""
+    said = (NO_ERROR, generation_id, protocol_type, protocol_name, leader_id)
+    return _form(
+        version, [JoinAnswer(*said, MemberId(text * id_size)) for text in ("\0", _TEXT_BITS)]
+    )
+
+
+@lru_cache(maxsize=256)
+def _assigned(
+    version: int, protocol_type: ProtocolType | None, protocol_name: ProtocolName | None, size: int
+) -> Form:
+    """The responses with an assignment of so many bytes, which is the value."""
+    said = (NO_ERROR, protocol_type, protocol_name)
+    return _form(version, [SyncAnswer(*said, byte * size) for byte in (b"\0", b"\xff")])
+
+
+KnownShape: TypeAlias = KnownCommit | JoinShape | SyncShape
 
 _struct = lru_cache(maxsize=256)(struct.Struct)
 """The requests of a group's members have few layouts."""
