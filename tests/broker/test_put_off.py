@@ -57,7 +57,7 @@ class Engine:
     def beat(self, line: object, data: bytes, now: Instant) -> bytes | None:
         return bytes(data) if bytes(data).startswith(b"beat") else None
 
-    def commit_again(self, line: object, data: bytes, now: Instant) -> None:
+    def again(self, line: object, data: bytes, now: Instant) -> None:
         pass
 
     def none_due(self, at: Instant) -> bool:

@@ -96,14 +96,17 @@ def stable_pair(broker: EmbeddedBroker, a: RawClient, b: RawClient) -> tuple[str
     b.send_join("g", second)
     parked(broker, 1)
     a.join("g", first)
-    generation = b.receive().generation_id
+    sync_both(a, first, b, second, b.receive().generation_id)
+    return first, second
+
+
+def sync_both(a: RawClient, first: str, b: RawClient, second: str, generation: int) -> None:
     m = k14_sync_group
     for client, member_id in ((a, first), (b, second)):
         synced = client.ask(
             m.SyncGroupRequest(group_id="g", generation_id=generation, member_id=member_id), 3
         )
         assert synced.error_code == 0
-    return first, second
 
 
 def parked(broker: EmbeddedBroker, count: int) -> None:
@@ -120,10 +123,13 @@ def test_a_join_group_passes_fewer_than_15_files(
 ) -> None:
     a, b = connect(broker), connect(broker)
     first, second = stable_pair(broker, a, b)
-    a.send_join("g", first)
-    parked(broker, 1)
-    passed = walk.of(b, join_request(second), 9)
-    assert a.receive().generation_id == 3
+    passed: set[str] = set()
+    for generation in (3, 4):  # in the first of them the form of the answers is made
+        a.send_join("g", first)
+        parked(broker, 1)
+        passed = walk.of(b, join_request(second), 9)
+        assert a.receive().generation_id == generation
+        sync_both(a, first, b, second, generation)
     assert {"kohort.coordinator.joining", "kohort.coordinator.rebalancing"} <= passed
     assert len(passed) < 15, sorted(passed)
 

@@ -42,7 +42,6 @@ from kohort.coordinator.rebalancing import join_timer_fired, try_complete
 from kohort.coordinator.records import CommittedOffset
 from kohort.coordinator.registry import MakeMemberId, Registry, Write, mapped_append_error
 from kohort.coordinator.repeated_commits import CommitHandle, commit_again, commit_handle
-from kohort.coordinator.repeated_joins import JoinTemplate, join_again, sync_again
 from kohort.coordinator.timers import HOLD, JOIN, SESSION, SWEEP, Timer
 from kohort.model.deadlines import Deadlines
 from kohort.model.errors import InvariantViolation
@@ -180,33 +179,33 @@ class Coordinator:
 
     def join_again(
         self,
-        template: JoinTemplate,
+        event: JoinGroup,
         token: Token,
         member_id: MemberId,
         metadata: Sequence[bytes],
         now: Instant,
     ) -> bool:
-        """Park a join of a known member, if that is its only effect; False: nothing was done."""
+        """As ``joining.join_again``, if that is all; False: nothing was done."""
         registry = self._registry
         if not registry.deadlines.none_due(now):
             return False
         registry.now = now
-        return join_again(registry, template, token, member_id, metadata)
+        return joining.join_again(registry, event, token, member_id, metadata)
 
     def sync_again(
         self,
-        template: SyncGroup,
+        event: SyncGroup,
         token: Token,
         generation_id: GenerationId,
         member_id: MemberId,
         now: Instant,
     ) -> bytes | None:
-        """As ``repeated_joins.sync_again``, if that is all; None: nothing was done."""
+        """As ``syncing.sync_again``, if that is all; None: nothing was done."""
         registry = self._registry
         if not registry.deadlines.none_due(now):
             return None
         registry.now = now
-        return sync_again(registry, template, token, generation_id, member_id)
+        return syncing.sync_again(registry, event, token, generation_id, member_id)
 
     def advance(self, now: Instant) -> list[Effect]:
         """Set the time to ``now``. A call too early, or a second one, does no harm."""

@@ -10,18 +10,13 @@ group then, so that any client could fill the memory.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from kohort.coordinator.group import CONSUMER, Group
 from kohort.coordinator.interface import JoinAnswer, JoinGroup
-from kohort.coordinator.member import (
-    Member,
-    is_damaged,
-    sizes_of,
-    utf8_size,
-    weight_of,
-)
+from kohort.coordinator.member import Member, is_damaged, sizes_of, utf8_size, weight_of
 from kohort.coordinator.rebalancing import joined_answer, park, prepare_rebalance, try_complete
 from kohort.coordinator.registry import Registry
 from kohort.coordinator.replacing import replace_static_member
@@ -40,12 +35,8 @@ from kohort.model.facts import (
 )
 from kohort.model.group_config import LONGEST_TEXT, NEW_MEMBER_JOIN_TIMEOUT_MS
 from kohort.model.group_state import DEAD, PREPARING_REBALANCE, GroupState
-from kohort.model.ids import (
-    NO_MEMBER,
-    GroupInstanceId,
-    MemberId,
-    Ticket,
-)
+from kohort.model.ids import NO_MEMBER, GroupInstanceId, MemberId, Ticket, Token
+from kohort.model.join import JoinProtocol
 
 _RECORD_OVERHEAD = 1_024
 """Bytes of the group's own numbers and lengths, and of the batch around its record."""
@@ -55,6 +46,8 @@ _MOST_OWN_TEXTS = 4 * LONGEST_TEXT
 
 _MADE_ID_BYTES = 37
 """Bytes that a member id adds to the client or instance id before it: "-" and a UUID."""
+
+_make = tuple.__new__  # costs a third of a call of the named tuple
 
 
 @dataclass(slots=True, kw_only=True)
@@ -183,7 +176,7 @@ def _has_room_in_record(
             event.client_host,
             longest,
         )
-    if fits_surely(registry, size, count):
+    if _fits_surely(registry, size, count):
         return True  # nearly always: no need to measure the texts
     setting, limit = registry.join_bound
     size += _RECORD_OVERHEAD + count * config.assignment_budget_bytes + _own_texts(group, event)
@@ -193,7 +186,7 @@ def _has_room_in_record(
     return True
 
 
-def fits_surely(registry: Registry, weight: int, count: int) -> bool:
+def _fits_surely(registry: Registry, weight: int, count: int) -> bool:
     """Whether the record of a group fits in any case: members of this weight, and their number."""
     size = weight + count * registry.config.assignment_budget_bytes
     return size + _RECORD_OVERHEAD + _MOST_OWN_TEXTS <= registry.join_bound[1]
@@ -368,6 +361,54 @@ def _join_with_id(registry: Registry, group: Group, event: JoinGroup) -> None:
             registry.respond(event.token, joined_answer(group, member))
         case GroupState.EMPTY | GroupState.DEAD:
             raise group.violation(f"member {member.member_id} was not expected here")
+
+
+def join_again(
+    registry: Registry,
+    event: JoinGroup,
+    token: Token,
+    member_id: MemberId,
+    metadata: Sequence[bytes],
+) -> bool:
+    """Park a join that equals ``event``'s but for these values; False: nothing was done.
+
+    Only for the usual case: a member of a group that waits for more joins sends metadata of the
+    former size, with the former topics. ``join`` decides about all others (ADR 0108).
+    """
+    group, config = registry.groups.get(event.group_id), registry.config
+    if group is None or group.state is not PREPARING_REBALANCE:
+        return False
+    member = group.members.get(member_id)
+    parked, count, section = group.parked_joins, len(group.members), group.topics_section
+    if (
+        member is None
+        or member.parked_join is not None
+        or parked + 1 >= count
+        or parked >= config.max_size
+        or event.protocol_type != group.protocol_type
+        or (event.protocol_type == CONSUMER and not section)
+        or event.session_timeout_ms != member.session_timeout_ms
+        or event.session_timeout_ms < config.min_session_timeout_ms
+        or event.session_timeout_ms > config.max_session_timeout_ms
+        or event.rebalance_timeout_ms != member.rebalance_timeout_ms
+        or len(member.protocols) != len(metadata)
+        or not _fits_surely(registry, group.weight, count)
+        or registry.details()
+    ):
+        return False
+    offered, protocols = 0, []  # by a loop: a comprehension is a call, and one protocol is usual
+    offers = zip(member.protocols, event.protocols, metadata, strict=True)
+    for (name, former), (known, _), data in offers:
+        if name != known or len(data) != len(former) or not data.startswith(section):
+            return False
+        offered += len(name) + len(data)
+        protocols.append(_make(JoinProtocol, (name, data)))
+    if offered > config.max_metadata_bytes:
+        return False
+    member.protocols, member.parked_join = tuple(protocols), token
+    group.parked_joins = parked + 1
+    registry.parked[token] = (group, member)
+    return True
 
 
 def _rejoin(

@@ -22,8 +22,15 @@ from kohort.model.facts import (
     GroupStabilized,
     RebalanceCause,
 )
-from kohort.model.group_state import DEAD, EMPTY, PREPARING_REBALANCE, STABLE, GroupState
-from kohort.model.ids import MemberId, Ticket
+from kohort.model.group_state import (
+    COMPLETING_REBALANCE,
+    DEAD,
+    EMPTY,
+    PREPARING_REBALANCE,
+    STABLE,
+    GroupState,
+)
+from kohort.model.ids import GenerationId, MemberId, Ticket, Token
 
 
 @dataclass(slots=True, kw_only=True)
@@ -86,7 +93,7 @@ def sync(registry: Registry, event: SyncGroup) -> None:
         registry.respond(event.token, SyncAnswer(error=error))
         return
     member = group.members[event.member_id]
-    has_asked(registry, group, member.member_id)
+    _note(registry, group, member.member_id)
     if group.state is STABLE:
         answer = _delivered(registry, group, member, tells=registry.details())
         registry.respond(event.token, answer)
@@ -100,7 +107,49 @@ def sync(registry: Registry, event: SyncGroup) -> None:
         _take_assignments(registry, group, member, event)
 
 
-def has_asked(registry: Registry, group: Group, member_id: MemberId) -> None:
+def sync_again(
+    registry: Registry,
+    event: SyncGroup,
+    token: Token,
+    generation_id: GenerationId,
+    member_id: MemberId,
+) -> bytes | None:
+    """The assignment for a sync that equals ``event``'s but for these values.
+
+    Empty bytes: the sync waits for the leader's. None: nothing was done. Only for the usual case:
+    a follower of the present generation. ``sync`` decides about all others (ADR 0108).
+    """
+    group = registry.groups.get(event.group_id)
+    member = None if group is None else group.members.get(member_id)
+    kind, name = event.protocol_type, event.protocol_name
+    if (
+        group is None
+        or member is None
+        or generation_id != group.generation_id
+        or (kind != group.protocol_type and (kind is not None or event.names_protocol))
+        or (name != group.protocol_name and (name is not None or event.names_protocol))
+        or registry.details()
+    ):
+        return None
+    if group.state is STABLE:
+        assignment = member.assignment
+        if not assignment:
+            return None  # that is a fact
+    elif (
+        group.state is COMPLETING_REBALANCE
+        and member.parked_sync is None
+        and member_id != group.leader_id
+    ):
+        assignment = b""
+        member.parked_sync = token
+        registry.parked[token] = (group, member)
+    else:
+        return None
+    _note(registry, group, member_id)
+    return assignment
+
+
+def _note(registry: Registry, group: Group, member_id: MemberId) -> None:
     """A member has asked for its assignment; with the last one the sync timer stops."""
     awaited = group.pending_sync
     awaited.pop(member_id, None)

@@ -1,22 +1,24 @@
 """A client's connection, which knows heartbeats, commits, joins and syncs by their bytes.
 
 In: requests that arrived alone, with their bytes. Out: whether later bytes are the same heartbeat;
-the events of later bytes with a known shape. Must not know: groups, time, other connections.
+the outputs of usual requests with a known shape, the events of others. Must not know: groups, other
+connections.
 
 Two heartbeats of a member differ in nothing but the correlation id. Other requests that come again
 differ in a few values (``known_requests``). So they need no decoding, only a comparison (ADRs 0005,
-0036 and 0090). The coordinator decides about the resulting event as about any other.
+0036 and 0090). The coordinator serves the usual ones at once (ADRs 0105 and 0108). Of another one
+it gets the event, as of any request.
 """
 
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from kohort.coordinator.coordinator import Coordinator
 from kohort.coordinator.interface import HeartbeatAnswer, Request
 from kohort.coordinator.liveness import HeartbeatHandle
-from kohort.coordinator.repeated_commits import CommitHandle
+from kohort.engine.coordinator_outputs import Output, Transmit
 from kohort.engine.known_requests import (
     Data,
     JoinShape,
@@ -32,6 +34,7 @@ from kohort.engine.not_coordinator_filter import Coordinates
 from kohort.model.errors import NO_ERROR
 from kohort.model.group_config import GroupConfig
 from kohort.model.ids import ConnectionId, Token
+from kohort.model.instants import Instant
 from kohort.model.values import shared
 from kohort.wire.apis import BY_NAME
 from kohort.wire.codec import encode_response
@@ -65,6 +68,9 @@ _ID_ENDS: Final = 12
 _ANSWER_ID_AT: Final = 4
 _ANSWER_ID_ENDS: Final = 8
 """Position of the correlation id in a response's frame: behind the size."""
+
+
+_make = tuple.__new__  # costs a third of a call of the named tuple
 
 
 class Connection(ServerConnection):
@@ -172,26 +178,75 @@ class Connection(ServerConnection):
             if _is_tried(self.syncs_read):
                 self.sync = sync_shape(bytes(data), received.header, received.request)
 
-    def repeated_commit(
-        self, data: Data, knows: Knows
-    ) -> tuple[KnownCommit, CommitHandle, tuple[int, ...]] | None:
-        """The known commit that ``data`` repeats, its handle, correlation id and offsets.
+    def commit_again(  # noqa: PLR0917 - an object of the last three would cost as much as a field
+        self,
+        commit: KnownCommit,
+        data: Data,
+        now: Instant,
+        coordinator: Coordinator,
+        owed: Owed,
+        knows: Knows,
+    ) -> list[Output] | None:
+        """Receive and serve a commit with the bytes of ``commit``, except for its values.
 
-        None: ``data`` repeats none that has a handle, or the node does not serve all of it.
+        None: nothing was done, because the bytes differ or the commit is not a usual one. Only for
+        a connection without unanswered requests. The same holds for ``join_again``, ``sync_again``.
         """
-        commit = self.commit
-        if commit is None or not self.is_idle or len(data) != commit.size:
+        handle = commit.handle
+        if handle is None or (values := commit.values(data)) is None:
             return None
-        handle, coordinates = commit.handle, self.coordinates
-        if handle is None or (numbers := commit.values(data)) is None:
-            return None
-        if coordinates is not None and not coordinates(commit.event.group_id):
+        if self.coordinates is not None and not self.coordinates(commit.event.group_id):
             return None
         for partition in commit.partitions:  # usually one: a loop costs less than ``all``
             if not knows(partition):
                 return None
+        token = self._next_token()
+        stored = coordinator.commit_again(handle, token, values[1:], now)
+        if stored is None:
+            return None
         self.commits_read = 0
-        return commit, handle, numbers
+        self.receive_known(token, commit.route, values[0])
+        owed[token] = (self, commit.header.api_version, (commit, values))
+        return [commit.write(*stored)]
+
+    def join_again(
+        self, join: JoinShape, data: Data, now: Instant, coordinator: Coordinator, owed: Owed
+    ) -> list[Output] | None:
+        """A join that waits for the end of the join phase; see ``commit_again``."""
+        values = join.values(data)
+        if values is None:
+            return None
+        if self.coordinates is not None and not self.coordinates(join.event.group_id):
+            return None
+        token = self._next_token()
+        member_id = values[1].decode()
+        if not coordinator.join_again(join.event, token, member_id, values[2:], now):
+            return None
+        self.joins_read = 0
+        self.receive_known(token, join.route, values[0])
+        owed[token] = (self, join.header.api_version, (join, values))
+        return []
+
+    def sync_again(
+        self, sync: SyncShape, data: Data, now: Instant, coordinator: Coordinator, owed: Owed
+    ) -> list[Output] | None:
+        """A sync that waits for the leader's, or gets its assignment; see ``commit_again``."""
+        values = sync.values(data)
+        if values is None:
+            return None
+        if self.coordinates is not None and not self.coordinates(sync.event.group_id):
+            return None
+        token = self._next_token()
+        member_id = values[2].decode()
+        assignment = coordinator.sync_again(sync.event, token, values[1], member_id, now)
+        if assignment is None:
+            return None
+        self.syncs_read = 0
+        if assignment:
+            return [_make(Transmit, (self.id, sync.assigned(assignment, values)))]
+        self.receive_known(token, sync.route, values[0])
+        owed[token] = (self, sync.header.api_version, (sync, values))
+        return []
 
     def again(self, data: Data, knows: Knows) -> tuple[KnownShape, Request, Values] | None:
         """Receive a request that differs from a known one in its values only; None: it does not.
@@ -222,6 +277,10 @@ def _is_tried(count: int) -> bool:
     To keep a request costs twice as much as to decode it.
     """
     return count & (count - 1) == 0
+
+
+Owed: TypeAlias = dict[Token, tuple[Connection, int, tuple[KnownShape, Values] | None]]
+"""Of each unanswered request: connection, version, and for a known request its shape and values."""
 
 
 class LastHeartbeat(HeartbeatHandle):

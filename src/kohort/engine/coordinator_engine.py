@@ -14,6 +14,7 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable
+from itertools import count
 from typing import Any, ClassVar
 
 from kohort.coordinator.coordinator import Coordinator
@@ -32,12 +33,17 @@ from kohort.coordinator.interface import (
     TokensDropped,
     TopicsDeleted,
 )
-from kohort.engine.coordinator_connection import ABOUT_OFFSETS, Connection
+from kohort.engine.coordinator_connection import (
+    ABOUT_OFFSETS,
+    KEPT_APIS,
+    Connection,
+    LastHeartbeat,
+    Owed,
+)
 from kohort.engine.coordinator_outputs import Close, Handle, Observed, Output, Transmit
 from kohort.engine.coordinator_writes import replays, write_of
 from kohort.engine.known_requests import Data
 from kohort.engine.not_coordinator_filter import Coordinates, NotCoordinatorFilter
-from kohort.engine.repeated_requests import RepeatedRequests
 from kohort.model.errors import ErrorCode, InvariantViolation, ProtocolError
 from kohort.model.facts import Fact
 from kohort.model.group_config import GroupConfig
@@ -52,7 +58,7 @@ from kohort.wire.topic_ids import NoTopicIds, TopicIds
 _make = tuple.__new__  # costs a third of a call of the named tuple
 
 
-class CoordinatorEngine(RepeatedRequests):
+class CoordinatorEngine:
     """A group coordinator that speaks Kafka's protocol, without IO.
 
     Args:
@@ -71,6 +77,9 @@ class CoordinatorEngine(RepeatedRequests):
 
     Before the first connection, call ``replay`` with the content of the log, then ``loaded``.
     """
+
+    _kept_apis: ClassVar[frozenset[int]] = KEPT_APIS
+    """Keys of the APIs for which the engine recognises a repeated request by its bytes."""
 
     tells_beats: ClassVar[bool] = False
     """Whether ``beat`` leaves outputs, which ``advance`` returns."""
@@ -91,7 +100,8 @@ class CoordinatorEngine(RepeatedRequests):
         answers_at_once: int = sys.maxsize,
     ) -> None:
         self._config = config
-        super().__init__(self._make_coordinator(config, make_member_id, details), knows_partition)
+        self._coordinator = self._make_coordinator(config, make_member_id, details)
+        self._knows_partition = knows_partition
         self._topics: TopicIds = topics or NoTopicIds()
         self._apis = tuple(apis)
         self._limits = limits
@@ -99,11 +109,15 @@ class CoordinatorEngine(RepeatedRequests):
         self._at_once = answers_at_once
         self._put_off: deque[Respond] = deque()
         self._connections: dict[ConnectionId, Connection] = {}
+        self._owed: Owed = {}
         self._by_id: dict[Token, dict[str, bytes]] = {}
         """Of each unanswered request that names topics by id: the topic ids by name."""
         self._filter = NotCoordinatorFilter(config)
+        self._next_token = count(1).__next__
         self._wall_zero = 0
         self._outputs: list[Output] = []
+        self._dropped: list[Token] = []
+        """Unanswered requests of lost connections; the coordinator does not know of the loss."""
         self._freed: list[Connection] = []
         """Connections that got an answer for which ``Connection.behind`` may have waited."""
         self.time_of_day(wall, now)
@@ -173,6 +187,33 @@ class CoordinatorEngine(RepeatedRequests):
     def connection(self, conn: ConnectionId) -> Connection:
         """The connection of an id, for ``beat``; valid until it is closed or lost."""
         return self._connections[conn]
+
+    def beat(self, known: Connection, data: Data, now: Instant) -> bytes | None:
+        """The answer to a heartbeat that comes again; None: nothing was done, call ``received``.
+
+        A busy shell may call this for a connection before it serves the requests that it put off.
+        """
+        beat = known.heartbeat
+        if beat is None or not known.is_idle or len(data) != beat.size:
+            return None
+        return self._beat_again(known, beat, bytes(data), now)
+
+    def again(self, known: Connection, data: Data, now: Instant) -> list[Output] | None:
+        """The outputs of another request that comes again and needs no event (ADRs 0105 and 0108).
+
+        None: nothing was done, call ``received``.
+        """
+        if self._dropped or not known.is_idle:
+            return None
+        commit, join, sync, size = known.commit, known.join, known.sync, len(data)
+        coordinator, owed = self._coordinator, self._owed
+        if commit is not None and size == commit.size:
+            return known.commit_again(commit, data, now, coordinator, owed, self._knows_partition)
+        if join is not None and size == join.size:
+            return known.join_again(join, data, now, coordinator, owed)
+        if sync is not None and size == sync.size:
+            return known.sync_again(sync, data, now, coordinator, owed)
+        return None
 
     @property
     def has_more(self) -> bool:
@@ -332,6 +373,18 @@ class CoordinatorEngine(RepeatedRequests):
     def _name_topics(self, received: Received) -> None:
         if type(received.request) in EVENT_MAKERS:
             self._by_id[received.token] = topic_ids.put_names(received.request, self._topics)
+
+    def _beat_again(
+        self, known: Connection, beat: LastHeartbeat, frame: bytes, now: Instant
+    ) -> bytes | None:
+        """Answer a heartbeat equal to the last one; None: it differs, or more has to be done.
+
+        Only for a connection without unanswered requests.
+        """
+        if self._dropped or not beat.is_again(frame):
+            return None
+        answer = self._coordinator.beat(beat, now)
+        return None if answer is None else beat.response(frame, answer)
 
     def _feed(self, event: Event, now: Instant) -> list[Output]:
         self._run(self._coordinator.handle(event, now), now)

@@ -1,14 +1,15 @@
 """The shapes of requests: the bytes that later requests must share with an earlier one.
 
 In: a request that was read in full, with its bytes. Out: a shape, which reads later bytes that
-differ from these in a few values only; the bytes of an answer that says «stored». Must not know:
-connections, groups.
+differ from these in a few values only; the bytes of usual answers. Must not know: connections,
+groups.
 
 Two commits of a member usually differ in nothing but the correlation id and the offsets. The joins
 and syncs of all members of a group differ in little more: member id, metadata, generation. So the
 next request needs no decoding, only a comparison (ADRs 0036 and 0090). The positions of these
 values are not computed from the layout of a version. The codec writes the request twice, once with
-all bits of each value clear and once with bits set; the bytes that differ are the values.
+all bits of each value clear and once with bits set; the bytes that differ are the values. Forms of
+answers are made in the same way.
 """
 
 from __future__ import annotations
@@ -31,7 +32,6 @@ from kohort.coordinator.interface import (
 )
 from kohort.coordinator.records import CommittedOffset, OffsetRecord
 from kohort.coordinator.repeated_commits import CommitHandle
-from kohort.coordinator.repeated_joins import JoinTemplate
 from kohort.engine.coordinator_writes import Write, write_of
 from kohort.model.errors import NO_ERROR, ErrorCode
 from kohort.model.group_config import GroupConfig
@@ -101,7 +101,7 @@ class Shape:
 
 
 Form: TypeAlias = tuple[Callable[..., bytes], tuple[bytes, ...]]
-"""A response with two values, correlation id and one other: how to write it, its fixed bytes."""
+"""Responses with a few values, correlation id first: how to write one, and the fixed bytes."""
 
 
 class KnownCommit(Shape):
@@ -209,27 +209,19 @@ class JoinShape(_MemberShape):
     All members with the same client id and settings share it.
     """
 
-    __slots__ = ("template",)
+    __slots__ = ()
     event: JoinGroup
     _MEMBER_ID = 3
-
-    def __init__(self, frame: bytes, layout: struct.Struct) -> None:
-        super().__init__(frame, layout)
-        self.template = JoinTemplate(self.event)
 
     def response(self, answer: Answer, values: Values) -> bytes | None:
         """The frame of a follower's answer to the request of these values; None: another answer."""
         if type(answer) is not JoinAnswer or answer.error is not NO_ERROR or answer.members:
             return None
-        write, (start, middle, end) = _followed(
-            self.header.api_version,
-            answer.generation_id,
-            answer.protocol_type,
-            answer.protocol_name,
-            answer.leader_id,
-            len(values[1]),
+        version, member_id = self.header.api_version, values[1]
+        write, (start, middle, names, end) = _followed(
+            version, answer.protocol_type, answer.protocol_name, answer.leader_id, len(member_id)
         )
-        return write(start, values[0], middle, values[1], end)
+        return write(start, values[0], middle, answer.generation_id, names, member_id, end)
 
 
 def join_shape(frame: bytes, header: RequestHeader, request: JoinGroupRequest) -> JoinShape | None:
@@ -327,34 +319,35 @@ def _layout(
     return layout if layout.unpack(frame)[::2] == layout.unpack(clear)[::2] else None
 
 
-def _form(version: int, answers: Sequence[Answer]) -> Form:
-    """The responses of one version that differ in correlation id and one value only.
+def _form(version: int, answers: Sequence[Answer], code: Callable[[int, int], str]) -> Form:
+    """The responses of one version that differ in correlation id and few values.
 
-    The two ``answers`` have other bits in that value.
+    The two ``answers`` have other bits in each of these values; ``code`` as in ``_layout``.
     """
     written = [
         encode_response(RESPONSE_MAKERS[type(answer)](answer, version), version, 0)
         for answer in answers
     ]
-    layout = _layout(written[0], written, lambda _number, size: f"{size}s", _ANSWER_ID_AT)
+    layout = _layout(written[0], written, code, _ANSWER_ID_AT)
     assert layout is not None, "the frame is one of the written ones"
     return layout.pack, layout.unpack(written[0])[::2]
 
 
 @lru_cache(maxsize=256)
-def _followed(  # noqa: PLR0917 - a cache of keywords costs more
+def _followed(
     version: int,
-    generation_id: GenerationId,
     protocol_type: ProtocolType | None,
     protocol_name: ProtocolName | None,
     leader_id: MemberId,
     id_size: int,
 ) -> Form:
-    """The responses to the joins of a generation's followers; the value is the member id."""
-    said = (NO_ERROR, generation_id, protocol_type, protocol_name, leader_id)
-    return _form(
-        version, [JoinAnswer(*said, MemberId(text * id_size)) for text in ("\0", _TEXT_BITS)]
-    )
+    """The responses to followers' joins; the values are generation and member id."""
+    said = (protocol_type, protocol_name, leader_id)
+    answers = [
+        JoinAnswer(NO_ERROR, GenerationId(number), *said, MemberId(text * id_size))
+        for number, text in ((0, "\0"), (-1, _TEXT_BITS))
+    ]
+    return _form(version, answers, lambda number, size: f"{size}s" if number else "i")
 
 
 @lru_cache(maxsize=256)
@@ -363,7 +356,8 @@ def _assigned(
 ) -> Form:
     """The responses with an assignment of so many bytes, which is the value."""
     said = (NO_ERROR, protocol_type, protocol_name)
-    return _form(version, [SyncAnswer(*said, byte * size) for byte in (b"\0", b"\xff")])
+    answers = [SyncAnswer(*said, byte * size) for byte in (b"\0", b"\xff")]
+    return _form(version, answers, lambda _number, size: f"{size}s")
 
 
 KnownShape: TypeAlias = KnownCommit | JoinShape | SyncShape
