@@ -210,7 +210,7 @@ class CommitRound(NamedTuple):
 
 
 def commit_round(peer: Peer, seats: Committing, seconds: float) -> CommitRound:
-    """Commits on all connections for so many seconds."""
+    """Commits on all connections for this many seconds."""
     cpu, load, started = peer.cpu_seconds(), time.process_time(), time.perf_counter()
     latencies = commit_for(seats, seconds)
     elapsed, load = time.perf_counter() - started, time.process_time() - load

@@ -142,7 +142,7 @@ KINDS: dict[str, Callable[[], Iterator[str]]] = {
 
 
 def write(path: Path, lines: Iterator[str], size: int) -> int:
-    """Write lines until the file has so many bytes; the number of lines."""
+    """Write lines until the file has this many bytes; the number of lines."""
     written = count = 0
     with path.open("w", encoding="utf-8") as file:
         for line in lines:

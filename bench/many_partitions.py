@@ -74,7 +74,7 @@ class Application:
         return sum(self.meter.seconds().values()) + commands
 
     def wait_for(self, count: int) -> None:
-        """Wait until it has reported so many batches with records."""
+        """Wait until it has reported this many batches with records."""
         end = time.monotonic() + STARTS_S
         while len(self.full) < count:
             if self.process.poll() is not None or time.monotonic() > end:

@@ -73,7 +73,7 @@ def own_broker(*settings: str) -> Iterator[Peer]:
 
 @contextlib.contextmanager
 def floor_server(kind: str | int = "constant") -> Iterator[Peer]:
-    """A server of ``bench.floor``: of that name, or a group of so many members."""
+    """A server of ``bench.floor``: of that name, or a group of this many members."""
     command = [sys.executable, "-m", "bench.floor", str(kind)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
     try:

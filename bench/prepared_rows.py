@@ -43,7 +43,7 @@ class Rows(InputPartition):
 
 
 class PreparedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Hands over so many rows in all, ``limit`` rows in a micro-batch."""
+    """Hands over this many rows in all, ``limit`` rows in a micro-batch."""
 
     def __init__(self, rows: int, size: int, limit: int) -> None:
         self._rows, self._size, self._limit = rows, size, limit

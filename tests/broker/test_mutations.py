@@ -127,7 +127,7 @@ def plausible(key: int, version: int) -> object:
 
 
 def mutants(api: Api, version: int) -> Iterator[bytes]:
-    """Frames of one API and version with one to three bytes changed behind the header."""
+    """Frames of one API and version with one to three bytes changed after the header."""
     dice = random.Random(api.key * 100 + version)
     request = plausible(api.key, version) or api.request()
     frame = bytearray(encode_request(request, version, 1, "m"))

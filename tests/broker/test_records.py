@@ -38,7 +38,7 @@ def test_batches_are_stored_as_they_were_sent(raw: RawClient) -> None:
     batch = build_batch([Record(b"k", b"v", 1_700_000_000_000, (("h", b"1"),))])
     raw.produce("t", [], records=batch)
     stored = bytes_of(raw.fetch("t"))
-    # Base offset (8) and leader epoch (4, behind the length) are the broker's, the rest is not.
+    # Base offset (8) and leader epoch (4, after the length) are the broker's, the rest is not.
     assert stored[8:12] + stored[16:] == batch[8:12] + batch[16:]
 
 

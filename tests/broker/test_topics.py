@@ -231,7 +231,7 @@ def test_a_deleted_topics_offsets_are_forgotten(raw: RawClient) -> None:
     ask = f.OffsetFetchRequest(groups=[f.OffsetFetchRequestGroup(group_id="simple", topics=None)])
     assert raw.ask(ask).groups[0].topics[0].partitions[0].committed_offset == 7
     delete(raw, "t")
-    # Their tombstones are written behind the answer, as in Kafka.
+    # Their tombstones are written after the answer, as in Kafka.
     deadline = time.monotonic() + 30
     while raw.ask(ask).groups[0].topics:
         assert time.monotonic() < deadline

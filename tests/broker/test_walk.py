@@ -110,7 +110,7 @@ def sync_both(a: RawClient, first: str, b: RawClient, second: str, generation: i
 
 
 def parked(broker: EmbeddedBroker, count: int) -> None:
-    """Wait until so many joins are parked and the next generation is durable."""
+    """Wait until this many joins are parked and the next generation is durable."""
     group = loop_of(broker)._engine._coordinator._registry.groups["g"]
     end = time.monotonic() + 20
     while group.parked_joins < count or not group.is_reserved():

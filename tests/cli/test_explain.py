@@ -135,7 +135,7 @@ def test_a_damaged_archive_is_told_and_its_beginning_is_explained(tmp_path: Path
     (tmp_path / "cut.gz").write_bytes(whole[: len(whole) // 2])
     told = run(tmp_path / "cut.gz")
     assert told.exit_code == 0
-    assert re.search(r"note: .*cut\.gz is damaged behind line \d+", told.stderr)
+    assert re.search(r"note: .*cut\.gz is damaged after line \d+", told.stderr)
     assert "slow joiner" in told.stdout
 
 
@@ -224,7 +224,7 @@ def test_a_process_of_its_own_reads_large_logs_with_the_same_result(
     here = run(broker, packed, "--json")
     monkeypatch.setattr(explain_process, "_LEAST_BYTES", 1)
     elsewhere = run(broker, packed, "--json")
-    assert "client.log.gz is damaged behind line" in here.stderr
+    assert "client.log.gz is damaged after line" in here.stderr
     assert (elsewhere.stdout, elsewhere.stderr) == (here.stdout, here.stderr)
 
 

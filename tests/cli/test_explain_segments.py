@@ -106,7 +106,7 @@ def test_a_segment_tells_what_the_live_topic_tells(tmp_path: Path) -> None:
     assert (row["before"], row["generation"], row["moved"], row["needless"]) == (1, 2, 1, 0)
     assert [stop["end"] - stop["begin"] for stop in row["stops"]] == [3.0, 3.0]
     assert row["place"]["line"] == 3, "the offset of the record"
-    assert notes == "", "the room that a broker reserves behind the records is no damage"
+    assert notes == "", "the room that a broker reserves after the records is no damage"
 
 
 @pytest.mark.parametrize(

@@ -124,7 +124,7 @@ def test_a_group_with_members_is_not_reset(
             "Error: Assignments can only be reset if the group 'g' is inactive, but the current "
             "state is Stable. Stop its members; `kohort groups members g` shows them.\n"
         )
-        # The coordinator refuses it, too: a member may have joined behind the question.
+        # The coordinator refuses it, too: a member may have joined after the question.
         assert admin.alter_offsets("g", {T0: Position(0)}) == {T0: ErrorCode.UNKNOWN_MEMBER_ID}
         assert committed(admin)[T0] == 5
         assert committed(admin, "new") == {T0: 0}

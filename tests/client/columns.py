@@ -95,7 +95,7 @@ def rows_by_arrow(reader: Consumer, count: int, most: int = 100_000) -> list[Row
 
 
 async def values_by_arrow(settings: dict[str, Any], topic: str, count: int) -> list[int]:
-    """The values of so many records, as numbers, read on an event loop and committed."""
+    """The values of this many records, as numbers, read on an event loop and committed."""
     found: list[int] = []
     async with asyncio.timeout(30), AsyncConsumer(settings | {"group.id": f"c-{topic}"}) as reader:
         reader.subscribe([topic])

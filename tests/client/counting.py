@@ -68,7 +68,7 @@ class Words:
         return f"{self.group}-{self.topic}-changelog"
 
     def write(self, rounds: int) -> None:
-        """Write each word so many times into each partition."""
+        """Write each word this many times into each partition."""
         for n in range(rounds):
             for number in range(PARTITIONS):
                 word = WORDS[(n + number) % len(WORDS)]
@@ -121,7 +121,7 @@ class Words:
         }
 
     def settled(self, *shares: int) -> None:
-        """Wait until the processes work on so many partitions, and have counted everything."""
+        """Wait until the processes work on this many partitions, and have counted everything."""
 
         def there() -> bool:
             assert not self.failures, self.failures
@@ -207,7 +207,7 @@ def killed_processes_lose_and_repeat_nothing(words: Words) -> None:
 
 
 def further(words: Words, before: int) -> bool:
-    """Whether the group has committed more than so many records."""
+    """Whether the group has committed more than this many records."""
     return sum(committed(words).values()) > before
 
 

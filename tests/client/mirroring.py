@@ -54,7 +54,7 @@ class Mirrored:
         self._stack = stack
 
     def write(self, count: int, value: bytes = b"v") -> None:
-        """Write so many numbered records into each partition."""
+        """Write this many numbered records into each partition."""
         for _ in range(count):
             for number in range(PARTITIONS):
                 self.producer.produce(

@@ -81,7 +81,7 @@ class Crew:
         until(condition, what)
 
     def settled(self, *shares: int) -> bool:
-        """Wait until the members have so many resources in one generation, each with one owner."""
+        """Wait until the members have these numbers of resources in one generation."""
 
         def there() -> bool:
             # One snapshot for each member: its generation is that of its resources.

@@ -86,7 +86,7 @@ class Feeder:
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def once(self, rounds: int) -> None:
-        """Write so many records to every partition, and wait until they are acknowledged."""
+        """Write this many records to every partition, and wait until they are acknowledged."""
         for _ in range(rounds):
             self._round()
         assert self._producer.flush(30) == 0

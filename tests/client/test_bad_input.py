@@ -116,7 +116,7 @@ ROWS = [
     Row(
         use=deserializer_raises,
         raises=DeserializationFailed,
-        says=r"t-0 offset 10 .* poll again to go on behind it",
+        says=r"t-0 offset 10 .* poll again to go on after it",
     ),
     Row(use=close_inside_a_callback, raises=WrongUse, says="return first"),
     Row(use=poll_inside_a_callback, raises=WrongUse, says="return first"),

@@ -31,7 +31,7 @@ HOUR = 3_600.0
 
 
 def state_at(position: int) -> dict[bytes, bytes]:
-    """The right state when so many inputs were counted: input n counts for the key n mod 5."""
+    """The right state when this many inputs were counted: input n counts for the key n mod 5."""
     found = {b"%d" % k: len(range(k, position, KEYS)) for k in range(KEYS)}
     return {key: b"%d" % count for key, count in found.items() if count}
 
@@ -112,11 +112,11 @@ class Process:
         return self.alone
 
     def commit(self, count: int, only: int | None = None) -> bool:
-        """Count so many inputs; whether the commit is known to be good.
+        """Count this many inputs; whether the commit is known to be good.
 
         Args:
             count: of inputs.
-            only: the process stops after so many records; ``go_on`` writes the rest.
+            only: the process stops after this many records; ``go_on`` writes the rest.
         """
         position = self.position + count
         state, changes = dict(self.state), {}

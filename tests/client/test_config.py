@@ -160,6 +160,6 @@ def test_bootstrap_servers_may_be_a_list() -> None:
     [("read_uncommitted", READ_UNCOMMITTED), ("read_committed", READ_COMMITTED)],
 )
 def test_lookups_of_offsets_have_the_isolation_level_of_the_settings(word: str, level: int) -> None:
-    """A new consumer would else start behind the records of a transaction that is open."""
+    """A new consumer would else start after the records of a transaction that is open."""
     settings = parse_client_settings(bootstrap_servers="h:1", group_id="g", isolation_level=word)
     assert consumer_thread(settings, None).driver._isolation_level == level

@@ -51,7 +51,7 @@ def fetcher(bootstrap: str) -> Iterator[RecordFetcher]:
 def take_until(
     fetcher: RecordFetcher, enough: Callable[[list[tuple[int, int]]], bool], at_once: int = 100
 ) -> list[tuple[int, int]]:
-    """(partition, offset) of so many records, in order."""
+    """(partition, offset) of this many records, in order."""
     taken: list[tuple[int, int]] = []
     deadline = time.monotonic() + 20
     while not enough(taken):

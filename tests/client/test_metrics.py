@@ -99,7 +99,7 @@ def test_a_record_that_cannot_be_deserialized_counts_as_consumed(broker: Embedde
 
 
 def read_all(consumer: Consumer, count: int) -> int:
-    """Read so many records, those included that cannot be deserialized; the number of these."""
+    """Read this many records, those included that cannot be deserialized; the number of these."""
     refused = 0
     for _ in range(count):
         try:

@@ -73,7 +73,7 @@ class Walk:
 
 @pytest.fixture
 def walk(broker: EmbeddedBroker) -> Iterator[Walk]:
-    """The profile function of threads that start behind those of the broker."""
+    """The profile function of threads that start after those of the broker."""
     assert broker.bootstrap_servers
     walk = Walk()
     threading.setprofile(walk)

@@ -70,7 +70,7 @@ class WaitingGroup:
         }
 
     def prepare(self, member: GroupMembership, count: int) -> Partitions:
-        """Wait until so many partitions are announced to a member; it reports them as warm."""
+        """Wait until this many partitions are announced to a member; it reports them as warm."""
         until(
             lambda: bool(self.owned()) and len(member.snapshot().preparing) == count,
             f"{count} partitions are announced",
@@ -124,7 +124,7 @@ class WaitingGroup:
         ]
 
     def settled(self, *shares: int) -> list[Partitions]:
-        """Wait until the members have so many partitions, and no partition has two owners."""
+        """Wait until the members have this many partitions, and no partition has two owners."""
 
         def there() -> bool:
             # One snapshot for each member: its generation is that of its partitions.

@@ -104,7 +104,7 @@ class Crew:
         worker.leave()
 
     def settled(self, *shares: int) -> None:
-        """Wait until everything runs, and the workers have so many connectors and tasks."""
+        """Wait until everything runs, and the workers have this many connectors and tasks."""
         everything = set(self.configuration.work())
 
         def there() -> bool:

@@ -337,7 +337,7 @@ def test_an_old_id_is_unknown_to_a_group_that_fell_empty() -> None:
 
 
 def test_a_join_sent_again_while_the_first_is_parked_supersedes_it_and_both_are_answered() -> None:
-    """Kafka never answers the first, nor anything behind it on that connection."""
+    """Kafka never answers the first, nor anything after it on that connection."""
     world = World()
     world.enter("a")
     assert world.join("a") == [

@@ -41,7 +41,7 @@ def port(board: Board) -> Iterator[int]:
 def asked(
     port: int, path: str, method: str = "GET", body: str | None = None, **headers: str
 ) -> Iterator[HTTPResponse]:
-    """The answer to a request; its connection is closed behind the block."""
+    """The answer to a request; its connection is closed after the block."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     with closing(HTTPConnection("127.0.0.1", port, timeout=20)) as connection:
         connection.request(method, path, body, headers=named)

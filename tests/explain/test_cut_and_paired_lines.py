@@ -263,7 +263,7 @@ def test_a_rebalance_that_the_end_of_the_log_leaves_open_is_told() -> None:
     told = [e for n, line in enumerate([begin, other], 1) for e in reader.read(n, line)]
     (found,) = (each for each in Explainer().feed_all(told).finish() if each.story.group == "g")
     assert names(found) == ["rebalance under way"]
-    assert "9.0 s after its begin" in found.findings[0].says
+    assert "9.0 s after its start" in found.findings[0].says
 
 
 @pytest.mark.parametrize(

@@ -473,7 +473,7 @@ def test_a_coordinator_that_moved_is_seen_in_the_log_of_a_client() -> None:
 
 
 def test_a_member_that_leaves_again_in_a_rebalance_without_a_beginning_is_explained() -> None:
-    """The line about the begin may be missing; the member of such a rebalance is likely only."""
+    """The line about the start may be missing; the member of such a rebalance is likely only."""
     who = member("a", 1)
     begun, assigned = done(0.5, 5)
     found = explain([left(0, who), begun, left(0.6, who), assigned])

@@ -1,4 +1,4 @@
-"""``make fuzz``: every target for so many seconds, guided by coverage.
+"""``make fuzz``: every target for this many seconds, guided by coverage.
 
     python -m tests.fuzz [--seconds N] [--corpus DIR] [TARGET ...]
 

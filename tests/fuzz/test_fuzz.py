@@ -66,7 +66,7 @@ def test_former_findings_are_accepted_or_refused() -> None:
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_every_target_accepts_most_of_its_seeds(name: str) -> None:
-    """A target that refuses its seeds at the first byte reaches no code behind that byte."""
+    """A target that refuses its seeds at the first byte reaches no code after that byte."""
     start = seeds(name)
     assert len(start) == len(set(start)) >= 3
     assert seeds(name) == start

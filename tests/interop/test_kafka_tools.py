@@ -185,7 +185,7 @@ def _reads_the_records(bootstrap: str, member_id: str, where: str) -> None:
 
 
 def _records(printed: str) -> Iterator[dict[str, Any]]:
-    """JSON objects that a formatter wrote one behind the other; the logger's words follow."""
+    """JSON objects that a formatter wrote one after the other; the logger's words follow."""
     decoder, text = json.JSONDecoder(), printed.strip()
     while text.startswith("{"):
         record, end = decoder.raw_decode(text)

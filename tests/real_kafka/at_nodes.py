@@ -128,7 +128,7 @@ async def _metadata(cluster: Cluster, topic: str, node: int = 1) -> Any:
 
 
 async def _has(cluster: Cluster, topic: str, partitions: int) -> bool:
-    """Whether every node knows so many partitions."""
+    """Whether every node knows this many partitions."""
     rows = [(await _metadata(cluster, topic, node)).partitions for node in cluster.links]
     return all(len(row) == partitions for row in rows)
 

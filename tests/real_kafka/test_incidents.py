@@ -52,7 +52,7 @@ def told(found: dict[str, Any], finding: str) -> tuple[dict[str, Any], dict[str,
 
 
 def owns(consumer: Consumer, count: int) -> bool:
-    """Whether the consumer has so many partitions."""
+    """Whether the consumer has this many partitions."""
     return len(consumer.assignment()) == count
 
 

@@ -38,7 +38,7 @@ def test_a_change_of_ownership_gives_a_new_offset() -> None:
     assert plan(start, {A: 5}, {A: 10}, {A: 10}, None) == SourceOffset(ranges={A: owned(10, 10, 5)})
 
 
-def test_the_range_of_a_new_partition_has_its_begin() -> None:
+def test_the_range_of_a_new_partition_begins_at_its_first_offset() -> None:
     end = plan(SourceOffset(), {A: 1}, {A: 70}, {A: 100}, None)
     assert end.ranges[A] == owned(70, 100, 1)
 

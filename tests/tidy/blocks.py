@@ -52,7 +52,7 @@ def inline_commands_of(page: Path) -> Iterator[list[str]]:
 
 
 def commands_of(text: str) -> Iterator[list[str]]:
-    """The words behind ``kohort`` of every line of a terminal that runs it."""
+    """The words after ``kohort`` of every line of a terminal that runs it."""
     for line in text.replace("\\\n", " ").splitlines():
         if line.startswith("kohort "):
             yield shlex.split(line, comments=True)[1:]

@@ -53,7 +53,7 @@ class DeletingRecords:
         """Raise where partitions begin; ``answer`` is called once, when that is on disk.
 
         What stays must be durable before what goes is gone: after a crash a log must not begin
-        behind its end.
+        after its end.
         """
         response = DeleteRecordsResponse()
         waiting = 1

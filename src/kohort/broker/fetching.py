@@ -150,7 +150,7 @@ class Fetching:
                 data.aborted_transactions = []
             if data.records:
                 if not size:
-                    # The next pass begins behind the partition that went first in this one.
+                    # The next pass begins after the partition that went first in this one.
                     self._turns[conn] = position + 1
                 size += len(data.records)
             has_errors = has_errors or data.error_code != ErrorCode.NONE

@@ -70,7 +70,7 @@ class Journal:
         flusher.before_round = self._append_waiting
 
     def write(self, write: Write) -> None:
-        """Append the records of one ticket, behind all earlier ones.
+        """Append the records of one ticket, after all earlier ones.
 
         The outcome is reported later, never during this call.
         """

@@ -31,7 +31,7 @@ FRAME_BYTES_PER_SECOND: Final = 16 * 1024
 attacker that only holds connections open is slower."""
 
 SPARE_DESCRIPTORS_SHARE: Final = 8
-"""Open files that connections leave for logs: at most one in so many."""
+"""Open files that connections leave for logs: at most one in this many."""
 
 DESCRIPTORS_OF_A_LOG: Final = 6
 """Most open files of a log: its active segment, four sealed ones that are read, and one more."""

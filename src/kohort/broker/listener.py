@@ -78,7 +78,7 @@ def advertised_address(sock: socket.socket, listen: Address, wanted: Address | N
 
 
 def connections_that_fit(wanted: int, logs: int) -> int:
-    """``max.connections``, but never the open files that so many logs need.
+    """``max.connections``, but never the open files that this many logs need.
 
     Kafka's default is no bound at all. A broker without a free descriptor cannot roll a segment, so
     a flood of connections would end its commits.

@@ -52,7 +52,7 @@ class Node(NamedTuple):
 class Nodes:
     """The nodes of this process, with their partitions and groups.
 
-    Partition p of a topic is led by the node that is p places behind the topic's first one, which
+    Partition p of a topic is led by the node that is p places after the topic's first one, which
     its name decides; its other replicas are on the nodes that follow. So a topic's partitions are
     spread evenly, topics of one partition are spread too, and no start moves anything.
 
@@ -135,7 +135,7 @@ def addresses_from(first: Address, count: int) -> list[Address]:
     """``count`` addresses of one host, on ports that follow each other; port 0 is any, each time.
 
     Raises:
-        ConfigError: there are not so many ports.
+        ConfigError: there are not enough ports.
     """
     if count == 1 or not first.port:
         return [first] * count

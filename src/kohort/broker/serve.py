@@ -97,7 +97,7 @@ class BrokerServer:
         observers: called with every fact of the coordinator.
 
     Raises:
-        ConfigError: so many nodes cannot be, or not with these ports and addresses.
+        ConfigError: this number of nodes is impossible, or does not fit ports and addresses.
     """
 
     def __init__(
@@ -401,7 +401,7 @@ class BrokerServer:
 
 
 def _node_ids(first: int, count: int) -> range:
-    """Ids of so many nodes.
+    """Ids of this many nodes.
 
     Raises:
         ConfigError: there is none, or ids run out.

@@ -157,7 +157,7 @@ class Session(asyncio.Protocol):
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     def enqueue(self, request: Handle) -> None:
-        """Put a request behind those that wait."""
+        """Put a request after those that wait."""
         self.waiting.append(request)
         if len(self.waiting) == WAITING_REQUESTS:
             self._steer_reading()

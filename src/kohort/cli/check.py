@@ -29,13 +29,17 @@ MOST_STORIES: Final = 10
 @click.command()
 @click.argument("files", nargs=-1, required=True, type=FILE, metavar="FILE...")
 @click.option(
-    "--only", "only", multiple=True, metavar="CHECK", help="A check's number or name; repeatable."
+    "--only",
+    "only",
+    multiple=True,
+    metavar="CHECK",
+    help="A check's number or name. May be repeated.",
 )
 @click.option(
     "--sparse",
     multiple=True,
     metavar="TOPIC",
-    help="A topic with holes in its offsets (compacted, transactional); repeatable.",
+    help="A topic with holes in its offsets (compacted, transactional). May be repeated.",
 )
 @click.option("--explain", is_flag=True, help="Print the argument of each check.")
 @json_option

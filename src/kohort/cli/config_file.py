@@ -33,7 +33,8 @@ def config_option(command: F) -> F:
         is_eager=True,
         expose_value=False,
         callback=_read,
-        help="A TOML file with these options, without dashes; the command line goes before it.",
+        help="A TOML file with these options, without dashes. Options of the command line "
+        "override the file.",
     )(command)
 
 

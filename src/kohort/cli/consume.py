@@ -27,7 +27,9 @@ from kohort.model.ids import TopicPartition
 
 
 @click.command()
-@click.option("--topic", "topics", multiple=True, required=True, help="May be repeated.")
+@click.option(
+    "--topic", "topics", multiple=True, required=True, help="The topic to read. May be repeated."
+)
 @click.option("--group", required=True, help="The group to join; its members share the partitions.")
 @bootstrap_option
 @click.option(

@@ -28,7 +28,7 @@ from kohort.model.errors import ConfigError, KohortError
 AGAIN_S: Final = 5.0
 """The offsets topic is tried again after this time, if it cannot be read."""
 _PACE: Final = 10
-"""Files are read again after so many times the length of the last reading at the earliest."""
+"""Files are read again after this many times the length of the last reading at the earliest."""
 
 
 def follow_records(board: Board, settings: Mapping[str, object], ended: threading.Event) -> None:

@@ -43,7 +43,7 @@ def metrics(*, names: tuple[str, ...], listen: str, bootstrap: str) -> None:
     """Serve metrics of groups for Prometheus, of any Kafka.
 
     Lag, members and states are asked for at each scrape. Rebalances are counted from the
-    offsets topic, which is read once from its begin: this user needs the permission.
+    offsets topic, which is read once from its start: this user needs the permission.
     """
     try:
         from prometheus_client import CollectorRegistry, start_http_server  # noqa: PLC0415 - extra

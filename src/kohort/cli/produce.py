@@ -48,7 +48,7 @@ from kohort.model.errors import ConfigError
 
 COMPRESSIONS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 LOOK_EVERY: Final = 1_000
-"""Answers and the progress are looked at after so many lines."""
+"""Answers and the progress are looked at after this many lines."""
 
 ADVICE: Final = {
     KafkaError.MSG_SIZE_TOO_LARGE: "the record is larger than max.message.bytes of the topic: "
@@ -369,7 +369,7 @@ class Writer:
 
 @contextmanager
 def _progress(files: tuple[Path, ...], *, shown: bool) -> Iterator[Callable[[int], None]]:
-    """A function that moves a progress bar on by so many bytes."""
+    """A function that moves a progress bar on by this many bytes."""
     if not shown or (not files and sys.stdin.isatty()):
         yield lambda size: None
         return

@@ -51,7 +51,9 @@ POLL_S: Final = 0.2
     help="Assignors by wire name or Java class name, comma separated.",
 )
 @click.option("--session-timeout", type=int, metavar="TIMEOUT_MS", help="session.timeout.ms")
-@click.option("--max-messages", type=int, default=-1, help="End after so many records; -1: never.")
+@click.option(
+    "--max-messages", type=int, default=-1, help="End after this many records; -1: never."
+)
 @click.option("--reset-policy", default="earliest", show_default=True, help="auto.offset.reset")
 @click.option("--enable-autocommit", is_flag=True, help="Commit automatically.")
 @click.option("--verbose", is_flag=True, help="Print each record.")
@@ -182,7 +184,7 @@ class Events:
         self.stalled = False
         """Whether the application is busy and does not poll."""
         self._due: dict[TopicPartition, int] = {}
-        """Offsets behind consumed records that no accepted commit covers."""
+        """Offsets after consumed records that no accepted commit covers."""
 
     def listener(self, give_up: PartitionsCallback) -> Callbacks:
         """Prints assignments and losses (a loss is a revocation, as in Java).

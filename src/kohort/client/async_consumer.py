@@ -315,7 +315,7 @@ class AsyncConsumer(AsyncPositions, Generic[K, V]):
         self._check_open()
         # Imports take long. The thread does them after questions of librdkafka.
         await asyncio.shield(self.side.aside(import_columns))
-        await self._look()  # behind a listener that a cancelled call left at work
+        await self._look()  # after a listener that a cancelled call left at work
         old, self._decoding = self._inner.change_fetcher(self.side.unwatch), None
         await asyncio.shield(self.side.aside(old.close))
 

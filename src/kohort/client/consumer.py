@@ -135,7 +135,7 @@ class Consumer(ConsumerSubscription, Generic[K, V]):
             BrokerUnreachable: for ``request.timeout.ms`` no broker was reached, as never before;
                 the next poll tries again.
             NoOffset: a partition has no position and ``auto.offset.reset`` is none.
-            DeserializationFailed: this record's key or value; the next poll goes on behind it.
+            DeserializationFailed: this record's key or value; the next poll goes on after it.
             FetchFailed: a partition cannot be read on.
             Fenced, RequestFailed: the group refuses this member, or a topic.
             Exception: a listener raised it.

@@ -57,7 +57,7 @@ class DeadLetters:
             TypeError: ``record`` is no record.
             Closed: this writer was closed.
             WrongUse: a deserializer has replaced the bytes of the record.
-            DeliveryFailed: the brokers do not have the record; do not go on behind it.
+            DeliveryFailed: the brokers do not have the record; do not go on after it.
         """
         if not isinstance(record, Message):
             raise TypeError(f"record is {record!r}, expected a record of a consumer")

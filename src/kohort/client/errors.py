@@ -140,7 +140,7 @@ class DeserializationFailed(ClientError):
         self.data = data
         super().__init__(
             f"{field} of record {partition} offset {self.offset} ({len(data)} bytes) could not be "
-            f"deserialized: {type(cause).__name__}: {cause}; poll again to go on behind it, "
+            f"deserialized: {type(cause).__name__}: {cause}; poll again to go on after it, "
             "DeadLetters.send(error.record, error) to keep it, retry(error.record) to read it again"
         )
 

@@ -145,7 +145,7 @@ class Timing:
         self._until = 0
 
     def add(self, micros: int, now: Instant) -> None:
-        """A time of so many microseconds ended now."""
+        """A time of this many microseconds ended now."""
         self._counts[bisect_left(_LIMITS, micros)] += 1
         self._total += micros
         if now >= self._until:
@@ -316,7 +316,7 @@ class PollMeter:
         self._bytes += sum(map(len, some)) * count // len(some)
 
     def took_columns(self, rows: int, size: int) -> None:
-        """Columns were handed out: so many rows, with so many bytes of values."""
+        """Columns were handed out: this many rows, with this many bytes of values."""
         self._takes += 1
         self._taken += rows
         self._bytes += size

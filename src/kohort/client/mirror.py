@@ -1,7 +1,7 @@
 """A mirror: a group of workers that copies topics from one cluster to another.
 
 In: topics of the source. Out: the same records in the target, in the same partitions and order; the
-offsets of the source are committed behind acknowledged records. Must not know: the group protocol.
+offsets of the source are committed after acknowledged records. Must not know: the group protocol.
 
 Workers are consumers, so their partitions move as those of any consumer: with waits, limits of
 moves, drains, and static members. A rolling bounce of static workers causes no rebalance (KIP-345).
@@ -213,7 +213,7 @@ class Mirror:
             raise DeliveryFailed(self._refused)
 
     def _commit(self) -> None:
-        """Commit behind acknowledged records; a refused commit is repeated."""
+        """Commit after acknowledged records; a refused commit is repeated."""
         new = {
             partition: way.acknowledged
             for partition, way in self._ways.items()

@@ -95,7 +95,7 @@ class Chain:
         self._steps.append(step)
 
     def insert_second(self, step: Step) -> None:
-        """Put a step behind the first one."""
+        """Put a step after the first one."""
         self._steps.insert(1, step)
 
     def insert_first(self, step: Step) -> None:

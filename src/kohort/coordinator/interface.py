@@ -426,7 +426,7 @@ class Respond:
 
 @value(frozen=True, slots=True, kw_only=False)
 class Append:
-    """Make ``records`` durable, all or none, behind all records that were asked for earlier.
+    """Make ``records`` durable, all or none, after all records that were asked for earlier.
 
     ``Appended`` or ``AppendFailed`` with the same ticket brings the outcome.
     """

@@ -170,7 +170,7 @@ def write_offsets(
     values: Mapping[TopicPartition, CommittedOffset | None],
     more: tuple[Record, ...] = (),
 ) -> Ticket:
-    """Send offsets of a group, or None for tombstones, to the log, and ``more`` behind them.
+    """Send offsets of a group, or None for tombstones, to the log, and ``more`` after them.
 
     When the outcome is known, the write must call ``OffsetTable.settle`` with the same values.
     """

@@ -124,7 +124,7 @@ class Board:
                 self._groups[group] = _Group(live.picture, live)
 
     def restart(self, topics: Mapping[str, str]) -> None:
-        """Forget all records: the offsets topic is read from its begin. `topics`: names by id."""
+        """Forget all records: the offsets topic is read from its start. `topics`: names by id."""
         with self._lock:
             self._live = LiveGroups(self._planner, self._tells)
             self._live.name_topics(topics)

@@ -8,7 +8,7 @@ Version 2 (``sessioned``) has the bytes of version 1; the name says that workers
 that they send to each other. A reader fills fields that are missing at the end with defaults and
 treats a higher version like version 2, as Connect does.
 
-Workers of kohort write bytes of their own behind the incremental ones: a subscription or assignment
+Workers of kohort write bytes of their own after the incremental ones: a subscription or assignment
 of the consumer protocol, with task n of a connector as partition n + 1. Connect ignores them.
 
 Source: ConnectProtocol, IncrementalCooperativeConnectProtocol and ExtendedAssignment of Kafka's
@@ -62,7 +62,7 @@ class ConnectorTasks:
 
 @struct(versions="0-2")
 class WorkerStateHead:
-    """A worker's state behind the version number, up to the allocation."""
+    """A worker's state after the version number, up to the allocation."""
 
     url: str = field(STRING)
     config_offset: int = field(INT64)
@@ -77,7 +77,7 @@ class Allocation:
 
 @struct(versions="0-2")
 class AssignmentHead:
-    """An assignment behind the version number, up to the assigned tasks."""
+    """An assignment after the version number, up to the assigned tasks."""
 
     error: int = field(INT16)
     leader: str = field(STRING)
@@ -87,7 +87,7 @@ class AssignmentHead:
 
 @struct(versions="0-2")
 class TaskLists:
-    """The assigned tasks of an assignment, and the revoked tasks behind them."""
+    """The assigned tasks of an assignment, and the revoked tasks after them."""
 
     connectors: list[ConnectorTasks] | None = field(
         array(ConnectorTasks), nullable="0+", default=None

@@ -38,7 +38,7 @@ class TopicPartitionList:
 
 @struct(versions="0-3")
 class SubscriptionHead:
-    """A subscription behind the version number, up to the owned partitions (version 1 and up)."""
+    """A subscription after the version number, up to the owned partitions (version 1 and up)."""
 
     topics: list[str] = field(array(STRING))
     user_data: bytes | None = field(BYTES, nullable="0+", default=None)
@@ -46,7 +46,7 @@ class SubscriptionHead:
 
 @struct(versions="0-3")
 class SubscriptionTail:
-    """A subscription behind the owned partitions."""
+    """A subscription after the owned partitions."""
 
     generation_id: int = field(INT32, versions="2+", default=-1, ignorable=True)
     rack_id: str | None = field(STRING, versions="3+", nullable="3+", default=None, ignorable=True)
@@ -54,7 +54,7 @@ class SubscriptionTail:
 
 @struct(versions="0-3")
 class AssignmentTail:
-    """An assignment behind the assigned partitions, with which it begins."""
+    """An assignment after the assigned partitions, with which it begins."""
 
     user_data: bytes | None = field(BYTES, nullable="0+", default=None)
 
@@ -245,7 +245,7 @@ def _encode_note(note: LeadersNote) -> bytes:
 
 
 def _split_note(data: bytes | None) -> tuple[LeadersNote | None, bytes | None]:
-    """The note of a kohort leader, if there is one, and the userdata behind the note."""
+    """The note of a kohort leader, if there is one, and the userdata after the note."""
     if data is None or not data.startswith(_NOTE_MARK):
         return None, data
     try:

@@ -122,7 +122,7 @@ class ConnectionPool:
         return [outcome for key in list(self._by_key) for outcome in self.drop(key, reason)]
 
     def refused(self, endpoints: Sequence[Endpoint], tries: int | None) -> bool:
-        """Whether each endpoint refused so many connections in a row, and no node ever answered."""
+        """Whether each endpoint refused ``tries`` connections in a row; no node answered."""
         if tries is None or self.reached:
             return False
         found = [self._troubles.get(endpoint) for endpoint in endpoints]

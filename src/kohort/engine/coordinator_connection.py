@@ -63,11 +63,11 @@ MAX_HEARTBEAT_SIZE: Final = 512
 
 _ID_AT: Final = 8
 _ID_ENDS: Final = 12
-"""Position of the correlation id in a request's frame: behind size, key and version."""
+"""Position of the correlation id in a request's frame: after size, key and version."""
 
 _ANSWER_ID_AT: Final = 4
 _ANSWER_ID_ENDS: Final = 8
-"""Position of the correlation id in a response's frame: behind the size."""
+"""Position of the correlation id in a response's frame: after the size."""
 
 
 _make = tuple.__new__  # costs a third of a call of the named tuple

@@ -62,10 +62,10 @@ MAX_KNOWN_SIZE: Final = 2_048
 """Bytes of the longest request that a connection keeps."""
 
 _ID_AT: Final = 8
-"""Position of the correlation id in a request's frame: behind size, key and version."""
+"""Position of the correlation id in a request's frame: after size, key and version."""
 
 _ANSWER_ID_AT: Final = 4
-"""Position of the correlation id in a response's frame: behind the size."""
+"""Position of the correlation id in a response's frame: after the size."""
 
 _ID_BYTES: Final = 4
 
@@ -303,7 +303,7 @@ def _layout(
     """Fixed bytes and values in turn; the first value is the correlation id.
 
     The two ``written`` frames differ in the bits of the values. ``code`` gives the format of the
-    n-th value with so many bytes. None if ``frame`` has other fixed bytes than these frames.
+    n-th value with this many bytes. None if ``frame`` has other fixed bytes than these frames.
     """
     clear, set_ = written
     if not len(frame) == len(clear) == len(set_):

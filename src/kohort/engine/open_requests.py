@@ -81,7 +81,7 @@ class OpenRequests:
     def _overtaken(self, commit: PendingRequest) -> bool:
         """Whether newer commits are under way: behind them this one would move offsets back.
 
-        This commit and the commits behind it wait for the answers. ``CommitRequests`` takes off
+        This commit and the commits after it wait for the answers. ``CommitRequests`` takes off
         this commit the partitions that the newer ones committed.
         """
         return commit.number < self._newest_commit and any(

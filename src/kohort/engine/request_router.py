@@ -400,7 +400,7 @@ class RequestRouter:
         if connection is None or sent_at is None:
             return
         self.cluster.distrust(pending.where)
-        # Answers come in order: a request behind this one would wait, too. But the short timeout of
+        # Answers come in order: a request after this one would wait, too. But the short timeout of
         # one request does not prove that the node is gone.
         patience = after(sent_at, self._settings.request_timeout_ms)
         if purpose in _OWN_PATIENCE or now >= patience:

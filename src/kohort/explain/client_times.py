@@ -27,7 +27,7 @@ class ClientTimes:
         self._begun: dict[tuple[str, str], tuple[float, int]] = {}
         """When a source began a part of its work, and how much that was."""
         self._restoring: dict[str, tuple[float, set[TopicPartition]]] = {}
-        """By source: the begin of an assignment's callback, and partitions not read yet."""
+        """By source: the start of an assignment's callback, and partitions not read yet."""
         self._restored: dict[str, set[TopicPartition]] = {}
         """By source: the partitions that were read before."""
 

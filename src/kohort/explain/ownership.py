@@ -91,7 +91,7 @@ class Ownership:
     _ready: dict[tuple[str, str], float] = field(default_factory=dict)
     """When a client began to read a partition of its present or next ownership."""
     _next: dict[str, int] = field(default_factory=dict)
-    """The offset behind the last record that was delivered, by partition."""
+    """The offset after the last record that was delivered, by partition."""
 
     def seen(self, client: str, at: float) -> None:
         """A sign of life of a client."""

@@ -53,9 +53,9 @@ _MOST_AROUND: Final = 3
 """Exports have objects around those of the log; each costs a second look at their lines."""
 _MOST_SOURCES: Final = 10_000
 _LINES_OF_A_RECORD: Final = 5
-"""A line without a time has the time of the line before, up to so many lines before."""
+"""A line without a time has the time of the line before, up to this many lines before."""
 _TIMELESS: Final = 100
-"""After so many lines without a time, the log has none: nobody looks for it any more."""
+"""After this many lines without a time, the log has none: nobody looks for it any more."""
 _new: Final = tuple.__new__
 _BROKER: Final = Side.BROKER
 _TOOL: Final = Side.TOOL
@@ -404,7 +404,7 @@ class LogReader:
             if maker == "KafkaJS" and frame.fields:
                 details = {**details, **beside_kafkajs(frame.fields)}
             if alike and ", " in group:
-                group = group.partition(", ")[0]  # the log's format goes on behind the message
+                group = group.partition(", ")[0]  # the log's format goes on after the message
         if member and not client and maker not in _CLIENTLESS:
             client = client_of(member)
         home = int(partition) if partition else None
@@ -480,7 +480,7 @@ class LogReader:
         return self._at_home.get(home, "" if self._home[0] == last else last)
 
     def _on_its_day(self, key: str, at: float, *, dated: bool) -> float:
-        """The time of a line; behind midnight a log without dates goes on with the next day."""
+        """The time of a line; after midnight a log without dates goes on with the next day."""
         latest = self._latest.get(key)
         if latest is not None:
             if not dated:

@@ -202,7 +202,7 @@ class Story:
         self.finished.clear()
 
     def keep_last(self, most: int) -> None:
-        """From now on, keep only so many rebalances, the last ones."""
+        """From now on, keep only this many rebalances, the last ones."""
         self.finished = deque(self.finished, maxlen=most)
 
     def replace(self, rebalances: list[Rebalance]) -> None:

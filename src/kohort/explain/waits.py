@@ -142,7 +142,7 @@ class Waits:
 
         Args:
             at: the end of the wait.
-            begun_by: the member that began the round. If nobody came behind it, nobody is known.
+            begun_by: the member that began the round. If nobody came after it, nobody is known.
         """
         if self._dropped:
             return tuple(self._dropped)
@@ -180,7 +180,7 @@ def in_order(joins: Iterable[Join]) -> tuple[Join, ...]:
 
 
 def earlier(join: Join, seconds: float) -> Join:
-    """The join in the times of a clock that is behind by so many seconds."""
+    """The join in the times of a clock that is behind by this many seconds."""
 
     def moved(at: float | None) -> float | None:
         return None if at is None else at - seconds

@@ -87,7 +87,7 @@ def decode(runs: Sequence[Run], headers: bool) -> Rows:
 
 
 def _room_for(rows: int, size: int) -> kernel.Columns:
-    """Memory for so many rows with at most so many bytes; the rest of it is never touched."""
+    """Memory for this many rows with at most this many bytes; the rest of it is never touched."""
     edges = array((2, rows + 1), np.int32)
     edges[:, 0] = 0
     size = min(size, _INT32_MAX)

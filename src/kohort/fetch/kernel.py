@@ -50,7 +50,7 @@ class Columns(NamedTuple):
         edges: int32; for ``KEY`` and ``VALUE``: row ``n`` has the bytes ``edges[n]:edges[n + 1]``.
             The first of each must be 0.
         missing: uint8; for ``KEY`` and ``VALUE``: 1 for null.
-        keys, values: uint8; the bytes of all rows, one behind the other.
+        keys, values: uint8; the bytes of all rows, one after the other.
     """
 
     numbers: Any
@@ -90,7 +90,7 @@ def compiled(signature: Any) -> Callable[[Any], Any]:
 
 @njit(inline="always")
 def _varint(data: Any, at: int, end: int) -> Any:
-    """A zigzag varint, and the position behind it; -1 if it does not end before ``end``."""
+    """A zigzag varint, and the position after it; -1 if it does not end before ``end``."""
     number = shift = np.uint64(0)
     while at < end and shift < np.uint64(70):
         byte = data[at]
@@ -118,7 +118,7 @@ def _copy(_typing: Any, to: Any, to_at: Any, source: Any, source_at: Any, count:
 
 @njit(inline="always")
 def _length(data: Any, at: int, end: int) -> Any:
-    """The length before a field, negative for null, and its place; -1 if it ends behind ``end``."""
+    """The length before a field, negative for null, and its place; -1 if it ends after ``end``."""
     length, at = _varint(data, at, end)
     return length, at if length <= end - at else np.int64(-1)
 

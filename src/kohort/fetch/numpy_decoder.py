@@ -3,7 +3,7 @@
 In: runs of decompressed batches. Out: columns. Must not know: brokers, compression, Arrow's schema
 of a table.
 
-A small loop finds the begin of each record. numpy then reads each number of all records at once.
+A small loop finds the start of each record. numpy then reads each number of all records at once.
 Keys and values are not touched: an Arrow array over the received bytes has the fields and the gaps
 between them in turn, and Arrow gathers the fields.
 
@@ -90,7 +90,7 @@ def _decode(run: Run, headers: bool) -> Rows:
 
 
 def _starts(data: bytes, sections: Sequence[Section]) -> list[int]:
-    """The begin of each record in the joined sections."""
+    """The start of each record in the joined sections."""
     starts: list[int] = []
     note = starts.append
     at = section_end = 0
@@ -116,7 +116,7 @@ def _starts(data: bytes, sections: Sequence[Section]) -> list[int]:
 
 
 def _varints(raw: Array, at: Array) -> tuple[Array, Array]:
-    """The zigzag varints at many positions, and the positions behind them."""
+    """The zigzag varints at many positions, and the positions after them."""
     byte = raw[at]
     behind = at + 1
     number = (byte & 0x7F).astype(np.uint64)
@@ -135,7 +135,7 @@ def _varints(raw: Array, at: Array) -> tuple[Array, Array]:
 
 
 def _field(data: bytes, raw: Array, at: Array, ends: Array) -> tuple[pa.Array, Array]:
-    """Length-prefixed keys or values at many positions, and the positions behind them."""
+    """Length-prefixed keys or values at many positions, and the positions after them."""
     length, begin = _varints(raw, at)
     missing = length < 0
     length[missing] = 0

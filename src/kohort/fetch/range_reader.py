@@ -340,8 +340,8 @@ class RangeReader:
         """Open waiting batches, partition by partition, as their next calls will go on.
 
         Args:
-            records: open no further batch after so many records.
-            size: open no further batch after so many decompressed bytes.
+            records: open no further batch after this many records.
+            size: open no further batch after this many decompressed bytes.
 
         Raises:
             Damaged: the first batch is damaged; the next call begins with it again.

@@ -75,7 +75,7 @@ class Place(NamedTuple):
     """A place in one partition: read from ``offset`` on, about ``max_bytes``.
 
     The epoch is that of the record before, -1 if it is unknown. With it the leader notices that the
-    log was cut behind that record (KIP-595).
+    log was cut after that record (KIP-595).
     """
 
     partition: TopicPartition

@@ -48,7 +48,7 @@ class Damaged(KohortError):
         self.partition = partition
         self.offset = offset
         super().__init__(
-            f"{partition}: the batch at offset {offset} cannot be read: {why}. seek() behind it to "
+            f"{partition}: the batch at offset {offset} cannot be read: {why}. seek() past it to "
             "read on; kafka-dump-log.sh shows what the log has there"
         )
 
@@ -65,7 +65,7 @@ def visible_batches(
     offset: int,
     aborted: Sequence[Any] | None,
 ) -> tuple[list[Batch], int, int]:
-    """The batches with records for the application, the offset behind all batches, and their epoch.
+    """The batches with records for the application, the offset after all batches, and their epoch.
 
     The epoch is the partition leader epoch of the last batch, -1 without a batch (KIP-320).
 

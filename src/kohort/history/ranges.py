@@ -9,7 +9,7 @@ from __future__ import annotations
 def add_range(ranges: list[tuple[int, int]], first: int, last: int) -> int:
     """Add ``first`` to ``last`` to disjoint sorted ranges; returns how many were in the ranges.
 
-    Ranges that touch become one. Almost always a range comes right behind the last one.
+    Ranges that touch become one. Almost always a range comes right after the last one.
     """
     if ranges and ranges[-1][1] == first - 1:
         ranges[-1] = (ranges[-1][0], last)

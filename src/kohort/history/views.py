@@ -142,7 +142,7 @@ class ProcessView:
     session_timeout_ms: Millis = Millis(45_000)
     member_id: MemberId = NO_MEMBER
     owned: dict[TopicPartition, Instant] = field(default_factory=dict)
-    """The partitions of the application with the begin of their ownership.
+    """The partitions of the application with the start of their ownership.
 
     Partitions stay here until their ``on_revoked`` or ``on_lost`` has ended.
     """

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 Memory: TypeAlias = Callable[[int], memoryview]
-"""Makes so many bytes of writable memory."""
+"""Makes this many bytes of writable memory."""
 
 
 def plain_memory(size: int) -> memoryview:

@@ -46,7 +46,7 @@ class Counts:
                 self.group_of[holder] = group
 
     def give(self, kind: int, holder: int, units: int = 1) -> None:
-        """Give ``holder`` so many units more (or fewer) of ``kind``."""
+        """Give ``holder`` this many units more (or fewer) of ``kind``."""
         mine = self.held[holder]
         mine[kind] = mine.get(kind, 0) + units
         if not mine[kind]:

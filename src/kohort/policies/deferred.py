@@ -57,7 +57,7 @@ from kohort.policies.sticky import sticky_plan
 _FIRST_GENERATION = 1
 """Members without an assignment say -1, or 0 (franz-go)."""
 _PLACEHOLDER = "\U0010ffff waits "
-"""Sorts behind every id that a coordinator makes."""
+"""Sorts after every id that a coordinator makes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ from kohort.policies.spec import GroupSpec
 from kohort.policies.turns import Turn
 
 _FEW_ROWS: Final = 4
-"""From so many rows on, a table of claims is looked at by columns."""
+"""From this many rows on, a table of claims is looked at by columns."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ class Pool:
         self._changes: dict[int, frozenset[int]] = {}
 
     def changes(self, turns: int) -> frozenset[int]:
-        """The turns with other kinds than the turn before, if the pool is dealt in so many."""
+        """The turns with other kinds than the turn before, if the pool is dealt in this many."""
         if turns not in self._changes:
             starts = accumulate(map(len, self.pieces), initial=0)
             self._changes[turns] = frozenset(start % turns for start in starts)

@@ -50,9 +50,9 @@ def encode(message: object, version: int) -> bytes:
 def decode(
     cls: type[T], version: int, data: bytes, offset: int = 0, *, max_elements: int = MAX_ELEMENTS
 ) -> tuple[T, int]:
-    """Read a ``cls`` of ``version`` at ``offset``; return it and the offset behind it.
+    """Read a ``cls`` of ``version`` at ``offset``; return it and the offset after it.
 
-    Bytes behind the message are ignored. ``data`` other than ``bytes`` is copied once.
+    Bytes after the message are ignored. ``data`` other than ``bytes`` is copied once.
 
     Raises:
         ProtocolError: The version does not exist, or the bytes are not such a message. Nothing is

@@ -1,7 +1,7 @@
 """Generates the decoder of one message in one version.
 
 In: a class with a table of fields and a version. Out: a function ``decode(d, o, budget)`` of
-straight-line code that returns the message and the offset behind it. Must not know: sockets, which
+straight-line code that returns the message and the offset after it. Must not know: sockets, which
 messages exist.
 
 The decoder is generated because Python pays for every call and every branch. Adjacent fixed-size
@@ -35,7 +35,7 @@ from kohort.schema.source import Source
 
 
 def make_decoder(cls: type, version: int) -> Callable[..., Any]:
-    """Compile ``decode(d, o, budget)``, which returns the message and the offset behind it.
+    """Compile ``decode(d, o, budget)``, which returns the message and the offset after it.
 
     ``d`` must be ``bytes``, or for a response with record batches any view of bytes: then batches
     are views, too. ``budget`` is the limit for array elements.
@@ -195,7 +195,7 @@ class _Decoder(Source):
     def flush(self, *, stay: int = 0) -> None:
         """Read the run.
 
-        Afterwards the cursor is behind the run, or ``stay`` bytes before its end.
+        Afterwards the cursor is after the run, or ``stay`` bytes before its end.
         """
         if not self.run:
             return

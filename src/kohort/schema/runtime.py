@@ -27,7 +27,7 @@ class Malformed(ValueError):
 
 
 def uvarint(data: bytes, offset: int) -> tuple[int, int]:
-    """Read an unsigned varint at ``offset``; return it and the offset behind it.
+    """Read an unsigned varint at ``offset``; return it and the offset after it.
 
     Raises:
         Malformed: It does not fit into 32 bits.
@@ -74,7 +74,7 @@ def wide_count(data: bytes, offset: int) -> tuple[int, int]:
 
 
 def skip_tags(data: bytes, offset: int) -> int:
-    """Skip a section of unknown tagged fields; return the offset behind it."""
+    """Skip a section of unknown tagged fields; return the offset after it."""
     count, offset = uvarint(data, offset)
     for _ in range(count):
         _, offset = uvarint(data, offset)

@@ -3,7 +3,7 @@
 In: files, and a function that reads one file. Out: four Parquet tables in one folder. Must not
 know: formats of files, wordings, terminals.
 
-A task reads one file and writes its events in lists, one for each group and so many events. Spark
+A task reads one file and writes its events in lists, one for each group and this many events. Spark
 brings the lists of a group together; a second task feeds them to an ``Explainer`` in the order of
 their times, as ``kohort explain`` does with one process. So a group is never divided, and tasks
 share nothing.

@@ -24,7 +24,7 @@ class Pacing:
     Attributes:
         interval_s: least time between the beginnings of two batches with records, unless the first
             one left records behind, because it had reached a limit.
-        min_offsets: a batch waits until so many records wait, as Spark's ``minOffsetsPerTrigger``.
+        min_offsets: a batch waits for this many records, as Spark's ``minOffsetsPerTrigger``.
         max_delay_s: but no longer than for this time after the beginning of the previous batch,
             as Spark's ``maxTriggerDelay``. The first batch does not wait.
     """
@@ -54,5 +54,5 @@ class Pacing:
         return self._next is None or now >= self._next
 
     def are_enough(self, waiting: int, now: float) -> bool:
-        """Whether so many waiting records are enough for a batch."""
+        """Whether this many waiting records are enough for a batch."""
         return waiting >= self.min_offsets or now - self._latest >= self.max_delay_s

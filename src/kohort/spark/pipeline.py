@@ -95,7 +95,7 @@ class PipelineConfig:
         evolve: whether the SQL may make other columns than the table has; not with ``state``.
         commit_interval_s: least time between the beginnings of two micro-batches, unless the first
             one left records behind; None for 5 s with a Delta table, and for 0 s with Parquet.
-        min_rows: a micro-batch waits until so many records wait in the owned partitions.
+        min_rows: a micro-batch waits until this many records wait in the owned partitions.
         max_delay_s: but no longer than this after the beginning of the previous micro-batch.
         output: directory of the table; all applications of the group use it, with Parquet on one
             host.

@@ -20,7 +20,7 @@ _SNAPSHOTS_KEPT: Final = 2
 """The older snapshot is a reserve in case the newest one is torn."""
 
 _CHECKPOINT_BYTES: Final = 4 << 20
-"""A flush after so many bytes also writes index and snapshot, so that a restart reads less."""
+"""A flush after this many bytes also writes index and snapshot, so that a restart reads less."""
 
 
 class Durability:

@@ -378,7 +378,7 @@ class LogDir:
         """Start a log at ``offset``, unless it starts later already. Durable on return.
 
         ``offset`` must not exceed the log's durable end, or a crash could leave a log that starts
-        behind its end.
+        after its end.
 
         Raises:
             RefusedTopic: UNKNOWN_TOPIC_OR_PARTITION.

@@ -323,7 +323,7 @@ def _cut(segment: Segment, defect: Defect, config: LogConfig, report: Report) ->
 
 
 def _drop(files: Files, directory: str, bases: list[int], end: int, report: Report) -> None:
-    """Remove the segments after a cut, since offsets must not continue behind a hole."""
+    """Remove the segments after a cut, since offsets must not continue after a hole."""
     for base_offset in bases:
         path = segment_path(directory, base_offset)
         report(f"{path}: removed, since the records before it, from {end} on, were never synced")

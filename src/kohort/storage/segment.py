@@ -3,7 +3,7 @@
 In: checked batches to append, offsets, positions and timestamps to search. Out: bytes of whole
 batches. Must not know: producers, the times of syncs, retention, other segments.
 
-A segment may be preallocated: its file is then longer than ``size``, with zeros behind ``size``.
+A segment may be preallocated: its file is then longer than ``size``, with zeros after ``size``.
 """
 
 from __future__ import annotations

@@ -163,7 +163,7 @@ class KafkaGroup:
 
         Args:
             name: of the member.
-            back_s: it is started again after so many seconds; None: never.
+            back_s: it is started again after this many seconds; None: never.
 
         Raises:
             ConfigError: there is no such member, or it does not run.
@@ -201,11 +201,11 @@ class KafkaGroup:
         self.wait_settled()
 
     def pause(self, name: str, seconds: float) -> None:
-        """Stop a member's process (SIGSTOP) for so many seconds. Raises as `kill`."""
+        """Stop a member's process (SIGSTOP) for this many seconds. Raises as `kill`."""
         self._for_a_while(name, seconds, "paused", signal.SIGSTOP, signal.SIGCONT)
 
     def stall(self, name: str, seconds: float) -> None:
-        """A member sends heartbeats, but polls nothing for so many seconds. Raises as `kill`."""
+        """A member sends heartbeats, but polls nothing for this many seconds. Raises as `kill`."""
         self._for_a_while(name, seconds, "stalled", signal.SIGUSR1, signal.SIGUSR1)
 
     def _for_a_while(self, name: str, seconds: float, state: str, first: int, last: int) -> None:
@@ -271,7 +271,7 @@ class KafkaGroup:
         """Wait until each partition has an owner.
 
         Raises:
-            NotSettled: it has none after so many seconds.
+            NotSettled: it has none after this many seconds.
         """
         self.wait_for(lambda: self._holders.complete, timeout_s)
 
@@ -279,7 +279,7 @@ class KafkaGroup:
         """Wait until a test of the owners holds; it is tried after each change.
 
         Raises:
-            NotSettled: it does not hold after so many seconds, or all members have ended.
+            NotSettled: it does not hold after this many seconds, or all members have ended.
         """
         begun = time.monotonic()
         with self._lock:

@@ -361,7 +361,7 @@ def decode_response(
 
 
 def response_reader(cls: type[T], version: int) -> Callable[[bytes, int], T]:
-    """The reader of responses of this class and version, behind their correlation id.
+    """The reader of responses of this class and version, after their correlation id.
 
     It takes a whole frame and the limit for array elements, and raises ProtocolError when the bytes
     are no such response.

@@ -216,7 +216,7 @@ class ServerConnection:
     def receive_known(self, token: Token, route: int, correlation_id: int) -> Token:
         """Accept a request with bytes that the caller knows; returns ``token``, a new one.
 
-        The request came complete, behind no incomplete request. ``route`` is its key and version,
+        The request came complete, after no incomplete request. ``route`` is its key and version,
         as the number at the start of a request; a request of this key and version was read before.
         """
         self._pending[token] = (self._routes[route], correlation_id)

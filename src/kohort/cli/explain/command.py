@@ -91,7 +91,7 @@ def without_collector(function: Callable[Parameters, Returned]) -> Callable[Para
 )
 @cluster_option(None, "Also read __consumer_offsets of this cluster.")
 @click.option(
-    "--group", "groups", multiple=True, metavar="GROUP", help="Only this group; repeatable."
+    "--group", "groups", multiple=True, metavar="GROUP", help="Only this group. May be repeated."
 )
 @click.option("--html", type=FILE, help="Write a page with pictures to this file.")
 @click.option("--trace", "traced", type=FILE, help="Write a trace for Perfetto to this file.")
@@ -182,7 +182,7 @@ def _told(explained: Explained) -> str:
 
 
 def _shortened(text: str, most: int) -> str:
-    """A text of a log as a cell with so many characters at most."""
+    """A text of a log as a cell with this many characters at most."""
     shown = safe(text)
     return shown if len(shown) <= most else f"{shown[: most - 1]}…"
 

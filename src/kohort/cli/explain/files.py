@@ -146,7 +146,7 @@ class LogFile:
                     yield at, told
                 number += len(lines) - 1  # noqa: PLW2901 - the last line, if the next is damaged
         except (EOFError, OSError, zlib.error) as error:
-            self._remark = f"{self.name} is damaged behind line {number}: {error}"
+            self._remark = f"{self.name} is damaged after line {number}: {error}"
         yield from ((at, event) for event in self._reader.rest())
 
     def _told(self, number: int, lines: list[str], *, cut: bool) -> Iterator[Recorded | Event]:

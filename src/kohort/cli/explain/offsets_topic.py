@@ -69,12 +69,12 @@ def follow_offsets(
     ended: Callable[[], bool] = lambda: False,
     started: Callable[[Mapping[str, str]], None] = lambda names: None,
 ) -> None:
-    """Read the topic from its begin, and all records that come.
+    """Read the topic from its start, and all records that come.
 
     Args:
         settings: of the cluster's clients.
         feed: gets the records.
-        caught_up: called once, behind the records that were there at the start.
+        caught_up: called once, after the records that were there at the start.
         ended: called often; True ends the reading.
         started: called before the first record, with the names of topics by their ids.
 
@@ -109,7 +109,7 @@ def _places(
 
 
 def _begin(reader: Consumer, places: list[TopicPartition]) -> dict[TopicPartition, int]:
-    """Go to the begin of the partitions; their present ends."""
+    """Go to the start of the partitions; their present ends."""
     reader.assign(places)
     begins, ends = reader.beginning_offsets(places), reader.end_offsets(places)
     for place in places:

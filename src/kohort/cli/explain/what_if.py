@@ -69,16 +69,17 @@ from kohort.model.errors import ConfigError
 @click.option("--group", metavar="GROUP", help="The group; needed if the evidence has several.")
 @click.option(
     "--policy", "policies", multiple=True, metavar="POLICY",
-    help="A policy to compare; repeatable. `kohort lab scenarios` lists them. By default a set "
-    "that fits the events.",
+    help="A policy to compare; `kohort lab scenarios` lists them. May be repeated. By default "
+    "a set that fits the events.",
 )  # fmt: skip
 @click.option(
     "--set", "settings", multiple=True, metavar="NAME=VALUE",
-    help="Change this setting in each compared policy; repeatable.",
+    help="Change this setting in each compared policy. May be repeated.",
 )  # fmt: skip
 @click.option(
     "--assume", "assumptions", multiple=True, metavar="NAME=VALUE",
-    help="Use this figure in place of the evidence's, before and after the change; repeatable.",
+    help="Use this figure, not that of the evidence, before and after the change. May be "
+    "repeated.",
 )  # fmt: skip
 @click.option(
     "--seeds", type=click.IntRange(1, 1_000), default=5, show_default=True,

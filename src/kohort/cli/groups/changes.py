@@ -167,13 +167,15 @@ def _delete_offsets(
 
 @click.command("remove-members")
 @groups_options
-@click.option("--member", "member_ids", multiple=True, metavar="ID", help="Member id, repeatable.")
+@click.option(
+    "--member", "member_ids", multiple=True, metavar="ID", help="Member id. May be repeated."
+)
 @click.option(
     "--instance-id",
     "instance_ids",
     multiple=True,
     metavar="ID",
-    help="group.instance.id of a static member, repeatable.",
+    help="group.instance.id of a static member. May be repeated.",
 )
 @click.option("--all-members", is_flag=True, help="All members of the groups.")
 @click.option(

@@ -47,7 +47,7 @@ class GroupCollector(Collector):
             self._meter.feed(item)
 
     def restart(self) -> None:
-        """Forget all records: the topic will be read from its begin."""
+        """Forget all records: the topic will be read from its start."""
         with self._metering:
             self._meter, self._counting = Meter(), False
 

@@ -305,7 +305,7 @@ def _text(group: GroupDescription, partitions: Iterable[TopicPartition]) -> str:
 
 
 def _pending(group: GroupDescription, member: GroupMemberDescription) -> Pending:
-    """The pending work in a member's assignment; a worker's is behind Connect's bytes."""
+    """The pending work in a member's assignment; a worker's is after Connect's bytes."""
     assignment = member.assignment
     if group.protocol_type == CONNECT:
         try:

@@ -152,8 +152,8 @@ def timestamp_of(text: str) -> int:
         when = datetime.fromisoformat(text)
     except ValueError:
         raise ConfigError(
-            f"--to-datetime is {text!r}, expected YYYY-MM-DDThh:mm:ss.sss, in UTC or with a zone "
-            "as +02:00 behind"
+            f"--to-datetime is {text!r}, expected YYYY-MM-DDThh:mm:ss.sss in UTC, or with a zone "
+            "after the time, such as +02:00"
         ) from None
     return round((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp() * 1_000)
 
@@ -232,7 +232,7 @@ def _scenario_options(command: Callable[..., bool]) -> Callable[..., bool]:
             ),
             click.option("--to-offset", type=click.IntRange(min=0), help="To this offset."),
             click.option(
-                "--shift-by", type=int, help="Forward by so many offsets; back with a minus."
+                "--shift-by", type=int, help="Forward by this many offsets; back with a minus."
             ),
             click.option(
                 "--to-datetime",
@@ -278,7 +278,7 @@ def reset_offsets(
 ) -> bool:
     """Set committed offsets of groups without members.
 
-    Offsets outside of a log are moved to its begin or end.
+    Offsets outside of a log are moved to its start or end.
     """
     scenario = _scenario({name.replace("_", "-"): value for name, value in scenarios.items()})
     if scenario.plans is None and bool(topics) == all_topics:

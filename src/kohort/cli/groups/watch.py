@@ -33,7 +33,7 @@ from kohort.client.errors import ClientError
 from kohort.model.ids import TopicPartition
 
 SHOWN_CHANGES = 12
-"""The view shows so many of the last changes."""
+"""The view shows this many of the last changes."""
 
 _COLORS = {"Stable": "green", "Empty": "yellow", "Dead": "red"}
 

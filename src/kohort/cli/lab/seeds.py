@@ -25,19 +25,32 @@ from kohort.storage.fact_files import write_history
 
 _SHOWN = 5
 _MODE = click.option(
-    "--mode", "modes", multiple=True, default=MODES, show_default=True, help="May be repeated."
+    "--mode",
+    "modes",
+    multiple=True,
+    default=MODES,
+    show_default=True,
+    help="Kinds of drawn worlds. May be repeated.",
 )
-_COMMIT = click.option("--commit", help="Printed with failures, for their replay.")
+_COMMIT = click.option("--commit", help="Commit that is printed with failures, for their replay.")
 _KEEP = click.option(
     "--keep", type=DIRECTORY, help="Directory for plans and histories of failures."
 )
-_FIRST = click.option("--first", type=click.IntRange(min=0), default=0, show_default=True)
+_FIRST = click.option(
+    "--first", type=click.IntRange(min=0), default=0, show_default=True, help="The first seed."
+)
 
 
 @click.command(short_help="Run drawn worlds, one for each seed and mode.")
 @_MODE
 @_FIRST
-@click.option("--count", type=click.IntRange(min=1), default=20, show_default=True)
+@click.option(
+    "--count",
+    type=click.IntRange(min=1),
+    default=20,
+    show_default=True,
+    help="Number of seeds.",
+)
 @_COMMIT
 @_KEEP
 @click.option("--marks", is_flag=True, help="List the rare branches that no run reached.")
@@ -58,7 +71,13 @@ def seeds(
 
 
 @click.command()
-@click.option("--minutes", type=click.FloatRange(min=0, min_open=True), default=1.0)
+@click.option(
+    "--minutes",
+    type=click.FloatRange(min=0, min_open=True),
+    default=1.0,
+    show_default=True,
+    help="Time for all runs.",
+)
 @_MODE
 @_FIRST
 @_COMMIT
@@ -111,10 +130,26 @@ def replay(*, plan: Path, history: Path | None, as_json: bool) -> None:
 
 @click.command(short_help="Place one disturbance at every step of a first join.")
 @click.argument("disturbance")
-@click.option("--members", type=click.IntRange(2, 3), default=2, show_default=True)
-@click.option("--policy", default="cooperative-sticky", show_default=True)
-@click.option("--depth", type=click.IntRange(0, 20), default=4, show_default=True)
-@click.option("--last-ms", type=click.IntRange(1, 10_000), default=60, show_default=True)
+@click.option(
+    "--members", type=click.IntRange(2, 3), default=2, show_default=True, help="Members that join."
+)
+@click.option(
+    "--policy", default="cooperative-sticky", show_default=True, help="Policy of the group."
+)
+@click.option(
+    "--depth",
+    type=click.IntRange(0, 20),
+    default=4,
+    show_default=True,
+    help="Choices of each run that are varied.",
+)
+@click.option(
+    "--last-ms",
+    type=click.IntRange(1, 10_000),
+    default=60,
+    show_default=True,
+    help="Place the disturbance up to this millisecond.",
+)
 @_KEEP
 def exhaust(
     *, disturbance: str, members: int, policy: str, depth: int, last_ms: int, keep: Path | None

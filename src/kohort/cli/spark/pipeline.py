@@ -70,7 +70,7 @@ LOG: Final = logging.getLogger(__name__)
 )  # fmt: skip
 @click.option(
     "--min-rows", type=click.IntRange(0), default=0, show_default=True, metavar="RECORDS",
-    help="Begin a batch when so many records wait, for fewer and larger files.",
+    help="Begin a batch when this many records wait, for fewer and larger files.",
 )  # fmt: skip
 @click.option(
     "--max-delay", "max_delay_s", type=click.FloatRange(0), default=900.0, show_default=True,
@@ -102,7 +102,7 @@ LOG: Final = logging.getLogger(__name__)
 )  # fmt: skip
 @click.option(
     "--skip-deleted", is_flag=True,
-    help="Continue behind records that were deleted or lost before they were read.",
+    help="Continue after records that were deleted or lost before they were read.",
 )  # fmt: skip
 @click.option(
     "--headers", is_flag=True,

@@ -34,7 +34,7 @@ def show_state(
     """Show the state of a pipeline with --state, also while pipelines write.
 
     An entry is a key and a value, both bytes; those that are no text are shown as escapes. OFFSET
-    is the offset behind the last record that changed the state of the partition.
+    is the offset after the last record that changed the state of the partition.
     """
     from kohort.spark.state.showing import heads_of, restored, shown  # noqa: PLC0415 - heavy
 

@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 _READ_BYTES: Final = 65_536
 _LOW_WATER: Final = 1 << 18
-"""The kernel reports a socket as readable only with so many bytes of a large answer: each report
+"""The kernel reports a socket as readable only with this many bytes of a large answer: each report
 costs a turn of the loop."""
 _READS: Final = 16
 _IDLE_S: Final = 3_600.0

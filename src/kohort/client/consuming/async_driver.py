@@ -43,7 +43,7 @@ class EventLoopTurns(ClientLoop):
         self._asyncio.call_soon(self._ready)
 
     def run(self, order: Any) -> Any:
-        """Run an order now, on the event loop's thread, behind the orders that were posted before.
+        """Run an order now, on the event loop's thread, after the orders that were posted before.
 
         Raises:
             Closed: the loop has ended.

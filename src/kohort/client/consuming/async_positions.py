@@ -41,7 +41,7 @@ class AsyncPositions:
         """Commit offsets: the next ones to read. A cancelled call does not stop the commit.
 
         Args:
-            offsets: default: behind the last record handed out, for every assigned partition, also
+            offsets: default: after the last record handed out, for every assigned partition, also
                 for those that a listener is called for.
 
         Raises:

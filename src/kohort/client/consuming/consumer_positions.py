@@ -123,7 +123,7 @@ class ConsumerPositions:
         """Commit offsets: the next ones to read.
 
         Args:
-            offsets: default: behind the last record handed out, for every assigned partition, also
+            offsets: default: after the last record handed out, for every assigned partition, also
                 for those that a listener is called for.
             asynchronous: return at once.
             callback: with ``asynchronous``: a function of (error or None, offsets), called by a
@@ -240,7 +240,7 @@ class ConsumerPositions:
         self._seek_to(partitions, EARLIEST)
 
     def seek_to_end(self, partitions: Collection[PartitionLike] | None = None) -> None:
-        """Go on reading behind the last record of each log. As `seek_to_beginning`."""
+        """Go on reading after the last record of each log. As `seek_to_beginning`."""
         self._seek_to(partitions, LATEST)
 
     # -- pausing ----------------------------------------------------------------------------------
@@ -264,7 +264,7 @@ class ConsumerPositions:
             self._loop.reader.resume(self._assigned(partitions))
 
     def pause_until(self, partitions: Collection[PartitionLike], seconds: float) -> None:
-        """As `pause`; a poll after so many seconds resumes them. ``resume`` does so before.
+        """As `pause`; a poll after this many seconds resumes them. ``resume`` does so before.
 
         Raises:
             WrongUse: a partition is not assigned, or the time is negative or above a week.

@@ -38,7 +38,7 @@ class Finisher:
     Attributes:
         settings: has the deserializers.
         recorder: takes each delivery; None if no history is kept.
-        buffer: takes back the records behind a failure.
+        buffer: takes back the records after a failure.
     """
 
     settings: ClientSettings
@@ -56,7 +56,7 @@ class Finisher:
         return record
 
     def all(self, records: list[Record[K, V]]) -> list[Record[K, V]]:
-        """The same for a list; the records behind a failure wait for the next call.
+        """The same for a list; the records after a failure wait for the next call.
 
         Raises:
             DeserializationFailed: of the first record.

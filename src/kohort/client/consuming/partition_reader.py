@@ -99,7 +99,7 @@ class PartitionReader:
         return [*self.fetcher.partitions, *self._stopped]
 
     def positions(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Position]:
-        """Positions behind the last record that was handed out, before those in the buffer."""
+        """Positions after the last record that was handed out, before those in the buffer."""
         if self._recorder is not None:
             self._recorder.flush()  # before the commit of these positions
         wanted = list(partitions)

@@ -23,11 +23,11 @@ from confluent_kafka import cimpl
 from kohort.client.errors import ClientError
 
 _HEAD_BYTES = object.__basicsize__
-"""Size of the head of every object; the handle is behind the head."""
+"""Size of the head of every object; the handle is after the head."""
 _MEMORY = Path("/proc/self/mem")
 """The memory of this process: a wrong address is an OSError, and no crash."""
 _CLIENT_BYTES = 16_384
-"""The name is within so many bytes of a client; 2.7 KiB behind its begin in librdkafka 2.16."""
+"""The name is within this many bytes from the start of a client; 2.7 KiB in librdkafka 2.16."""
 _NAME_BYTES = 100
 """librdkafka cuts longer names off."""
 

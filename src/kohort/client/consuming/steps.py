@@ -65,7 +65,7 @@ class WorkInTurn:
         return self._task is not None and self._task is asyncio.current_task()
 
     async def carry_out(self, steps: Steps) -> None:
-        """Carry out work, behind work that waits already.
+        """Carry out work, after work that waits already.
 
         Raises:
             Exception: a step of this work, or of the work before, raised it.

@@ -249,7 +249,7 @@ class ColumnFetcher:
         return []
 
     def hand_out(self, max_records: int) -> pa.RecordBatch:
-        """Records of ``take``, at most so many; there must be some.
+        """Records of ``take``, at most this many; there must be some.
 
         Rows of one partition are in order of offsets.
         """

@@ -40,7 +40,7 @@ from kohort.wire.messages.k01_fetch import FetchRequest
 LOG: Final = logging.getLogger("kohort.client.fetching")
 
 _REPEAT_S: Final = 30.0
-"""A failure of the same kind is logged again after so many seconds."""
+"""A failure of the same kind is logged again after this many seconds."""
 _AT_ONCE: Final = Instant(0)
 
 _Group: TypeAlias = tuple[int, Endpoint | None]

@@ -41,7 +41,7 @@ END_S: Final = 10.0
 """Longest wait for the end of librdkafka, which usually takes milliseconds."""
 
 _REPEAT_S: Final = 30.0
-"""A complaint of librdkafka of the same kind is passed on again after so many seconds."""
+"""A complaint of librdkafka of the same kind is passed on again after this many seconds."""
 _MOST_KINDS: Final = 1_000
 
 _NO_POSITION: Final = 0

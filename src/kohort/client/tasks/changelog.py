@@ -6,7 +6,7 @@ files, threads.
 
 Three kinds of records:
 
-- a *claim*: a new owner with a higher epoch. Records with a lower epoch behind a claim are from a
+- a *claim*: a new owner with a higher epoch. Records with a lower epoch after a claim are from a
   former owner, and do not count.
 - a *change*: a key with its value, or without one if it was deleted.
 - a *marker*: all changes before it count, and the input was processed up to this position.

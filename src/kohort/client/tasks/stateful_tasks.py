@@ -50,7 +50,7 @@ _REPORT_S: Final = 1.0
 """Copies that become warm within this time are reported together: each report is a rebalance."""
 _PROGRESS_S: Final = 5.0
 _MOST_CHANGES: Final = 10_000
-"""A task with so many changes commits before the interval is over."""
+"""A task with this many changes commits before the interval is over."""
 _OLDEST_S: Final = 12 * 3_600.0
 """Half of Kafka's default ``delete.retention.ms``; see `StoreFile`."""
 
@@ -75,7 +75,7 @@ class StatefulTasks:
         state_dir: the folder of the local stores; it may be lost. Processes may share it only if
             each has a folder of its own.
         commit_interval_s: the time between two commits.
-        acceptable_recovery_lag: a copy with at most so many unread changes is warm.
+        acceptable_recovery_lag: a copy with at most this many unread changes is warm.
 
     Raises:
         ConfigError: a setting is wrong.

@@ -95,7 +95,7 @@ class StoreFile:
 
         Args:
             changes: None as a value deletes the key.
-            checkpoint: behind these changes.
+            checkpoint: after these changes.
             late: keys to remember for ``late``; changed keys are forgotten there.
         """
         base = self._base

@@ -1,8 +1,8 @@
-"""Takes the frame off a line of a log: its time, the container in front, the logger behind.
+"""Takes the frame off a line of a log: its time, the container before it, the logger after it.
 
 In: lines of text. Out: `Framed` values. Formats: Kafka's default pattern with and without brackets,
 Spring's, logback's, Spark's, Python's ``logging``, librdkafka's, JSON (logstash, Docker, KafkaJS),
-a text with JSON behind it (zap, winston), pairs (logfmt), CRI and compose prefixes. Must not know:
+a text with JSON after it (zap, winston), pairs (logfmt), CRI and compose prefixes. Must not know:
 wordings.
 """
 
@@ -29,7 +29,7 @@ _LOGGER: Final = re.compile(
     r"\((?:[a-z]\w*\.)+[\w$]+(?::\d+)?\)(?:\s*\[[^\]]*\]?|\s*\{[^{}]*\}| - \w+=.*)?[\"'`*]*,?$|"
     r"\((?:kafka|org\.apache)\.[\w.$]*$"
 )
-"""The logger behind a message, with the thread or with pairs such as ``app=connect`` behind it; a
+"""The logger after a message, with the thread or with pairs such as ``app=connect`` after it; a
 line that was cut has a part of the logger."""
 _WITHIN: Final = re.compile(
     r" \((?:kafka|org\.apache\.kafka)\.(?!common\.errors\.)(?:[a-z]\w*\.)+[A-Z][\w$]*(?::\d+)?\)"
@@ -59,7 +59,7 @@ _INNER: Final = (
 )
 """Objects in a JSON line that may hold the message."""
 _OWN_MESSAGES: Final = _MESSAGES[:8]
-"""An object behind a text has the message itself only under one of these names."""
+"""An object after a text has the message itself only under one of these names."""
 _INNER_MESSAGES: Final = (*_MESSAGES, "reason", "stringValue")
 """A service of rebalance logs keeps a coordinator's line as the reason in an object."""
 _LOGFMT: Final = re.compile(r'([\w.@]+)=("(?:[^"\\]|\\.)*"|\S+)')
@@ -87,7 +87,7 @@ class Framed(NamedTuple):
     dated: bool = False
     source: str = ""
     fields: Mapping[str, Any] = _NO_FIELDS
-    """The fields of a JSON line, or of a JSON object behind a text."""
+    """The fields of a JSON line, or of a JSON object after a text."""
 
 
 def framed(line: str) -> Framed:
@@ -132,7 +132,7 @@ def kafkas(line: str) -> Framed | None:
 
 
 def _before_json(text: str, found: Mapping[str, Any], source: str) -> Framed:
-    """A text with an object behind it, which has values of the text, or the whole message."""
+    """A text with an object after it, which has values of the text, or the whole message."""
     at, dated = time_in(text[:_FRAME_LENGTH])
     if _first(found, _OWN_MESSAGES):
         whole = _from_json(found, source)

@@ -1,7 +1,7 @@
 """A record of several lines, with a name and its value in each line.
 
-An object that a logger or a console printed with indents, or the pairs that pino writes behind its
-message. In: the first line and the lines behind it. Out: the record in one line, its pairs as JSON.
+An object that a logger or a console printed with indents, or the pairs that pino writes after its
+message. In: the first line and the lines after it. Out: the record in one line, its pairs as JSON.
 Must not know: wordings, events.
 """
 
@@ -81,7 +81,7 @@ class PairedLines:
 
 
 def paired(number: int, line: str, around: int = 0) -> PairedLines | None:
-    """The record that a line may begin, in so many objects; None if the line begins none."""
+    """The record that a line may begin, in this many objects; None if the line begins none."""
     if line.endswith("{"):
         found = _OBJECT.match(line)
         if found is None:

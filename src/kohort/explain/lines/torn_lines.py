@@ -1,6 +1,6 @@
 """A line that goes on in the next lines, because a terminal, a mail or a document broke it.
 
-In: a line and the lines behind it. Out: the texts that the whole line may be. Must not know:
+In: a line and the lines after it. Out: the texts that the whole line may be. Must not know:
 wordings, events.
 """
 
@@ -27,7 +27,7 @@ _RECORD: Final = re.compile(
 
 
 class TornLine:
-    """The first piece of a line, and those behind it.
+    """The first piece of a line, and those after it.
 
     Args:
         number: of the first piece in its file.

@@ -249,7 +249,7 @@ class Generations:
         )
 
     def _duplicates(self, moving: list[TopicPartition], at: float) -> Amount | None:
-        """At most so many records were processed and not committed when their owner was gone.
+        """At most this many records were processed and not committed when their owner was gone.
 
         An owner that goes on reading commits: so no more than between two commits.
         """

@@ -60,10 +60,10 @@ class Picture:
     _partitions: dict[str, int] = field(default_factory=dict)
     _owners: dict[str, int] = field(default_factory=dict)
     _owned: list[tuple[int, ...]] = field(default_factory=list)
-    """Partition, owner, begin and end of each ownership that is over, and the begin of its reading
+    """Partition, owner, start and end of each ownership that is over, and the start of its reading
     if that is later."""
     _open: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """Owner and begin of the present ownership, by partition."""
+    """Owner and start of the present ownership, by partition."""
     _lags: list[tuple[int, int, int | None]] = field(default_factory=list)
     """Time, records, and the age of commits in milliseconds."""
     _first: int | None = None

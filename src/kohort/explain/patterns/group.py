@@ -355,7 +355,7 @@ def unended(story: Story) -> Iterator[Finding]:
     of = "" if last.before is None else f" of generation {last.before}"
     yield Finding(
         name="rebalance under way",
-        says=f"The last rebalance had not ended {span_text(end - begun)} after its begin, when the "
+        says=f"The last rebalance had not ended {span_text(end - begun)} after its start, when the "
         f"logs end: the coordinator waits for members{of} to join again.",
         advice="Look for the member that does not poll. In an eager group all partitions stand "
         "still until that member joins, leaves, or its max.poll.interval.ms ends.",

@@ -31,9 +31,9 @@ _NAME: Final = re.compile(r"<(\w+)>")
 NEWEST: Final = 99.0
 """The last version of a message that the newest Kafka writes, too."""
 LONGEST: Final = 20_000
-"""No message is read behind so many characters."""
+"""No message is read behind this many characters."""
 _SHORT: Final = 1_000
-"""Up to so many characters, a value may hold a part of the message, as names of groups do. In a
+"""Up to this many characters, a value may hold a part of the message, as names of groups do. In a
 longer text each value ends where the message may go on for the first time: otherwise a hostile
 line costs minutes."""
 _END: Final = r"\.?[\"'`]*,?\s*$"

@@ -191,7 +191,7 @@ class DurableBeforeTold(_Writes):
 class RecoveryIsReachable(Check):
     """After a crash the coordinator has a state that the log could have held.
 
-    The last group record that is durable, or any that was on its way behind it; nothing older, no
+    The last group record that is durable, or any that was on its way after it; nothing older, no
     mixture, and no group is missing. Recovering twice gives the same twice.
     """
 

@@ -1,7 +1,7 @@
 """Promises about ownership as applications see it: callbacks, overlaps, fencing.
 
 In: callbacks and deliveries of clients, and the coordinator's facts if they are recorded. Ownership
-lasts from the begin of the assignment callback to the end of the revocation callback. Out:
+lasts from the start of the assignment callback to the end of the revocation callback. Out:
 findings, and notes on overlaps that no promise excludes. Must not know: offsets.
 """
 

@@ -97,7 +97,7 @@ class Scenario:
     title: str
     about: str
     tell: Callable[[int, Random], Story]
-    """The story of a group of so many members."""
+    """The story of a group of this many members."""
     least_members: int = 2
 
 

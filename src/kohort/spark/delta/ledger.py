@@ -60,7 +60,7 @@ from kohort.spark.tables.partition_columns import NewTable
 from kohort.spark.tables.piece_files import remove_written
 
 _INTENT_KEPT_FENCES: Final = 100
-"""An intent that so many later owners fenced belongs to an application that is gone."""
+"""An intent that this many later owners fenced belongs to an application that is gone."""
 _NOTES: Final = 200
 """How many commits are searched for the names of owners."""
 
@@ -214,7 +214,7 @@ class DeltaLedger(DeltaNotes):
         go on at the new positions.
 
         Args:
-            offsets: the new positions, from the begin of each partition in the table up to its
+            offsets: the new positions, from the start of each partition in the table up to its
                 position.
             execute: do it; else only check the positions.
 

@@ -45,7 +45,7 @@ from kohort.spark.tables.partition_columns import NewTable, Values, delta_values
 LOG: Final = logging.getLogger(__name__)
 
 COMMITS_PER_CHECKPOINT: Final = 100
-"""A new reader reads the last checkpoint and at most about so many commits."""
+"""A new reader reads the last checkpoint and at most about this many commits."""
 
 _NOTE: Final = "kohort"
 """The field of a commit's metadata with the note of kohort, a JSON text."""

@@ -21,7 +21,7 @@ from kohort.spark.ledgers.ledger import LedgerError
 LOG: Final = logging.getLogger(__name__)
 
 FILES: Final = 400
-"""An application compacts the table after it has committed so many files."""
+"""An application compacts the table after it has committed this many files."""
 
 _LOCK: Final = Path("_kohort") / "compaction.lock"
 _PATIENCE_S: Final = 30.0

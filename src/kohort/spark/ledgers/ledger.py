@@ -38,7 +38,7 @@ class LedgerError(KohortError):
 
 
 class LedgerConflict(InvariantViolation):
-    """A position is not the begin of its range, without a newer fence; nothing is committed."""
+    """A position is not the start of its range, without a newer fence; nothing is committed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -277,7 +277,7 @@ class Ledger(SourceLedger, Protocol):
 
         Raises:
             LedgerError: a file is not there as it was written. Nothing is committed.
-            LedgerConflict: a position differs from the begin of its range without a newer fence,
+            LedgerConflict: a position differs from the start of its range without a newer fence,
                 or a file holds offsets that no piece intends. Nothing is committed.
         """
         ...

@@ -66,7 +66,7 @@ LEDGER_PATH = Path("_kohort") / "ledger.db"
 
 _TOPIC = "topic/"
 _INTENT_KEPT_FENCES = 100
-"""An intent that so many later owners fenced belongs to an application that is gone."""
+"""An intent that this many later owners fenced belongs to an application that is gone."""
 
 
 def path_of(directory: Path) -> Path:

@@ -85,7 +85,7 @@ class BatchFetcher:
         self._cluster.request(Target.ANY, fetch_request(self._options, []), self._deadline())
 
     def expected_bytes(self, topic: str, records: int) -> int:
-        """The bytes of so many records of a topic, by the last answer."""
+        """The bytes of this many records of a topic, by the last answer."""
         return records * self._record_bytes.get(topic, _FIRST_GUESS)
 
     def ask(self, places: Sequence[Wanted]) -> None:

@@ -4,7 +4,7 @@ In: a parsed JSON document from a checkpoint. Out: a ``SourceOffset``, and back.
 Spark, groups, ledgers.
 
 Spark stores the document, compares its text with other documents and returns it. So equal offsets
-need equal texts (sorted keys). The document has the begin of each range, because the previous
+need equal texts (sorted keys). The document has the start of each range, because the previous
 document does not have the partitions that were acquired since. ``lag``, ``generation``,
 ``rebalances`` and ``held_ms`` are for people: Spark shows the document in the progress of a query.
 """
@@ -130,7 +130,7 @@ def _range(name: object, value: object) -> OwnedRange:
         raise _malformed(f"expected [begin, end, epoch] for {name}, found {value!r}")
     begin, end, epoch = value
     if begin > end:
-        raise _malformed(f"{name} has the begin {begin}, which is greater than its end {end}")
+        raise _malformed(f"{name} begins at {begin}, which is greater than its end {end}")
     return OwnedRange(begin=begin, end=end, epoch=epoch)
 
 

@@ -37,7 +37,7 @@ DELETED: Final = (
     "records were deleted before they were read; to continue behind them, start "
     "kohort pipeline with --skip-deleted, or set failOnDataLoss=false on format kohort"
 )
-"""The end of an error message about a position before the begin of the log."""
+"""The end of an error message about a position before the start of the log."""
 
 LOST: Final = (
     "name another group and another output directory to read the topic anew; to continue at the "
@@ -94,7 +94,7 @@ class SourceOptions:
             left records behind. With ``availableNow`` it has no effect.
         whole_partitions: whether one task reads all records of a partition in a batch.
         state_copies: directory of the copies of states that this host keeps; None for none.
-        min_offsets: a batch waits until so many records wait in the owned partitions; 0 for none.
+        min_offsets: a batch waits until this many records wait in the owned partitions; 0 for none.
         max_delay_s: longest time from the beginning of a batch to the next one, if there are
             records but fewer than ``min_offsets``. With ``availableNow`` both have no effect.
         columns: the columns of the stream, in their order; all but the headers of records unless

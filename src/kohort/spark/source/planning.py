@@ -145,7 +145,7 @@ def replay_filter(
     """The ranges of a batch that this member may read, and the reasons for the other ranges.
 
     A range is valid if the partition is owned under the epoch of the range and the ledger's
-    position is its begin. Empty ranges are in neither result.
+    position is its start. Empty ranges are in neither result.
     """
     kept: dict[TopicPartition, OwnedRange] = {}
     dropped: dict[TopicPartition, Dropped] = {}

@@ -36,7 +36,7 @@ _DECODE_BYTES: Final = 8 << 20
 
 _BYTES_TOGETHER: Final = 4 << 20
 _PIECES_TOGETHER: Final = 250
-"""Small pieces are fetched together, up to so many bytes and pieces in one request."""
+"""Small pieces are fetched together, up to this many bytes and pieces in one request."""
 
 
 class ReadFailed(KohortError):
@@ -57,7 +57,7 @@ def read_pieces(
         settings: settings of the cluster and of fetching.
         pieces: the pieces to read.
         columns: the wanted columns, see ``kohort.fetch.columns``.
-        fail_on_data_loss: raise if the begin of a piece was deleted from the log; else continue
+        fail_on_data_loss: raise if the start of a piece was deleted from the log; else continue
             with the first offset that is left.
         patience_s: how long to wait without any new record.
 
@@ -125,7 +125,7 @@ class _Reading:
         return taken
 
     def _go_to(self, offset: int) -> None:
-        """Go on at an offset, or at the begin of the next piece after the end of this one."""
+        """Go on at an offset, or at the start of the next piece after the end of this one."""
         if offset > self._offset:
             self._heard = time.monotonic()
         self._offset = offset

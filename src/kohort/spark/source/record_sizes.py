@@ -3,7 +3,7 @@
 In: positions, ends of logs, a function that samples records. Out: the most offsets of the next
 batch. Must not know: brokers, Spark.
 
-Brokers count offsets, not bytes. So a few records at the begin of a range are fetched and measured,
+Brokers count offsets, not bytes. So a few records at the start of a range are fetched and measured,
 and the rest is assumed to be alike.
 """
 

@@ -175,7 +175,7 @@ class TopicChecks:
         self._leaders.update(self._ledger.noted_leaders(partitions))
 
     def check_range(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Compare positions with the begins and the ends of their logs.
+        """Compare positions with the starts and the ends of their logs.
 
         Raises:
             ConfigError: a log ends before its position, or begins behind it.

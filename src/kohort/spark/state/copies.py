@@ -31,7 +31,7 @@ COPIES: Final = Path("_kohort") / "copies"
 """Folder of the copies of each application on a host, below the table."""
 
 TELL_S: Final = 5.0
-"""A restore that takes longer writes a line about its progress, each time after so many seconds."""
+"""A restore that takes longer writes a line about its progress at this interval, in seconds."""
 
 LOG: Final = logging.getLogger(__name__)
 

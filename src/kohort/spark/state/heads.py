@@ -22,7 +22,7 @@ STATES: Final = Path("_kohort") / "state"
 """Folder of all state files, below the table."""
 
 _RANDOM_BITS: Final = 31
-"""A CRC-32C and so many random bits fit into a signed 64-bit number, as Delta stores it."""
+"""A CRC-32C and this many random bits fit into a signed 64-bit number, as Delta stores it."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

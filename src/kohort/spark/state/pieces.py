@@ -30,7 +30,7 @@ from kohort.spark.tables.piece_files import PLACE_SCHEMA, PieceWriter, write_run
 LEAST_CHANGES: Final = 1_000
 """A chain of files with fewer changes needs no snapshot."""
 MOST_FILES: Final = 200
-"""A restore opens at most about so many files of changes."""
+"""A restore opens at most about this many files of changes."""
 
 _OFFSET: Final = PLACE[2]
 _CARRIED: Final = ("key", "value")

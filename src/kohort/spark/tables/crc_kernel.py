@@ -70,7 +70,7 @@ _pair: Final = ir.VectorType(ir.IntType(64), 2)
 
 
 def _folded_by(builder: Any, block: Any, constants: tuple[int, int]) -> Any:
-    """A block, moved on by so many bits as the constants say."""
+    """A block, moved on by this many bits as the constants say."""
     kind = ir.FunctionType(_pair, [_pair, _pair, ir.IntType(8)])
     multiply = cgutils.get_or_insert_function(builder.module, kind, "llvm.x86.pclmulqdq")
     by = ir.Constant(_pair, list(constants))
@@ -131,7 +131,7 @@ if _FOLDS:
 
     @njit(inline="always")
     def _blocks(data: Any, at: int, count: int, crc: Any, t: Any) -> Any:
-        """The checksum behind so many blocks."""
+        """The checksum behind this many blocks."""
         if not count:
             return crc
         a, b = _folded(data, at, count, crc)
@@ -141,7 +141,7 @@ else:
 
     @njit(inline="always")
     def _blocks(data: Any, at: int, count: int, crc: Any, t: Any) -> Any:
-        """The checksum behind so many blocks."""
+        """The checksum behind this many blocks."""
         for n in range(count):
             place = at + n * _BLOCK
             crc = _looked_up(_word(data, place) ^ crc, _word(data, place + 8), t)

@@ -129,7 +129,7 @@ class ParquetSink:
         """Write one micro-batch and commit it; the function for ``foreachBatch``.
 
         Raises:
-            LedgerConflict: a position in the ledger is not the begin of the batch, and no other
+            LedgerConflict: a position in the ledger is not the start of the batch, and no other
                 member acquired the partition. The query stops; nothing is committed.
         """
         mark = uuid.uuid4().hex
