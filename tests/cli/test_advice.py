@@ -94,7 +94,8 @@ def test_each_option_that_a_message_about_a_pipeline_names_exists() -> None:
         known |= {name for each in whole for param in each.params for name in param.opts}
     named = {
         (path.name, option)
-        for path in (SOURCE / "spark").glob("*.py")
+        for path in (SOURCE / "spark").rglob("*.py")
+        if path.name != "executor_pod.py"  # options of Spark's own program
         for text in texts(path)
         for option in OPTION.findall(text)
     }
