@@ -7,8 +7,9 @@ All sides run in one Spark session on ``local[2]`` and read the same topic with 
 Sides into a table: kohort's pipeline writes its exactly-once table, ``kohort`` without Spark's rows
 (ADR 0074), ``rows`` through them. The ``peer`` (Spark's JVM source) writes Spark's plain Parquet,
 key and value only, with the same Parquet codec. ``kohort-noop`` and ``peer-noop`` drop the rows
-after key and value were chosen. ``prepared-noop`` drops rows that a source in Python hands over
-without any work: the least for all such sources.
+after key and value were chosen. ``mapped-noop`` drops them in the task that reads them, in Arrow
+(``map_records``, ADR 0109): they never become rows of the JVM. ``prepared-noop`` drops rows that a
+source in Python hands to the JVM without any work: the least for all such sources.
 The peer gets large fetches and large polls (``PEER_SETTINGS``); all get the same limit of a
 micro-batch. A value is a number and a part of the events of a web server, as JSON.
 
@@ -181,14 +182,19 @@ class Measurement:
         print(f"{case}: median of {turns - first} rounds after {first} rounds of warming up")
         rows = [self._row(side, rounds[first:]) for side, rounds in self._rounds.items()]
         cpu = {row["side"]: row["cpu_us_a_row"] for row in rows}
+        rates = {row["side"]: row["steady_rows_per_s"] for row in rows}
         for side, peer in (
             ("kohort", "peer"),
             ("rows", "peer"),
             ("kohort-noop", "peer-noop"),
+            ("mapped-noop", "peer-noop"),
             ("prepared-noop", "peer-noop"),
         ):
             if {side, peer} <= cpu.keys():
-                print(f"  {side} has {cpu[side] / cpu[peer]:.2f} times the CPU of {peer}")
+                print(
+                    f"  {side} has {rates[side] / rates[peer]:.2f} times the rows/s of {peer}, "
+                    f"and {cpu[side] / cpu[peer]:.2f} times its CPU"
+                )
         warm = "" if warm_ups < turns else "; time was over before all sides were warm"
         print(f"  load average {os.getloadavg()[0]:.1f}; kohort's table is as its topic{warm}")
         return [row | {"warm": warm_ups < turns} for row in rows]

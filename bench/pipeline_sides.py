@@ -8,24 +8,30 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+import pyarrow as pa
 from bench.cpu import CpuMeter
 from bench.prepared_rows import PreparedSource
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
+from kohort.spark import map_records
 from kohort.spark.pipeline import PipelineConfig, run_pipeline
-from kohort.spark.progress import Progress
+from kohort.spark.progress import EndedBatches, Progress
 from kohort.spark.source.data_source import KohortDataSource
 from kohort.testing.kafka_jars import JarSet
 
 PARQUET_CODEC: Final = "zstd"
 """The codec of both tables; kohort's sink always writes it."""
+
+COUNTED: Final = "counted"
+"""The column and the metric with the number of records that a task has counted."""
 
 PEER_JARS: Final = JarSet(
     title="Spark's Kafka source",
@@ -131,13 +137,20 @@ def kohort_table(setting: Setting, *, plain_reads: bool = True) -> Round:
 def kohort_noop(setting: Setting) -> Round:
     """Run kohort's source in a new group, and drop the rows."""
     setting.spark.dataSource.register(KohortDataSource)
-    records = (
-        setting.spark.readStream.format("kohort")
-        .option("kafka.group.id", _group(setting))
-        .option("readTasks", "2")
-        .option("columns", "key,value")
-    )
+    records = setting.spark.readStream.format("kohort").options(**_kohort_options(setting))
     return _dropped(_load(setting, records), setting)
+
+
+def kohort_mapped(setting: Setting) -> Round:
+    """Read the same columns of the records in Arrow, count them in the task, and drop them."""
+    options = _options(setting) | _kohort_options(setting)
+    counts = map_records(setting.spark, options, _counted, f"{COUNTED} bigint")
+    return _dropped(counts.observe(COUNTED, F.sum(COUNTED).alias(COUNTED)), setting)
+
+
+def _counted(records: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    rows = sum(batch.select(["key", "value"]).num_rows for batch in records)
+    yield pa.RecordBatch.from_pydict({COUNTED: [rows]})
 
 
 def prepared_noop(setting: Setting) -> Round:
@@ -174,6 +187,7 @@ SIDES: Final[dict[str, Callable[[Setting], Round]]] = {
     "peer": peer_table,
     "rows": partial(kohort_table, plain_reads=False),
     "kohort-noop": kohort_noop,
+    "mapped-noop": kohort_mapped,
     "peer-noop": peer_noop,
     "prepared-noop": prepared_noop,
 }
@@ -188,14 +202,22 @@ def _peer(setting: Setting) -> DataFrame:
 
 
 def _load(setting: Setting, reader: Any) -> DataFrame:
-    found: DataFrame = (
-        reader.option("kafka.bootstrap.servers", setting.bootstrap)
-        .option("subscribe", setting.topic)
-        .option("startingOffsets", "earliest")
-        .option("maxOffsetsPerTrigger", str(setting.batch))
-        .load()
-    )
+    found: DataFrame = reader.options(**_options(setting)).load()
     return found.select("key", "value")
+
+
+def _options(setting: Setting) -> dict[str, str]:
+    """The options that both sources understand."""
+    return {
+        "kafka.bootstrap.servers": setting.bootstrap,
+        "subscribe": setting.topic,
+        "startingOffsets": "earliest",
+        "maxOffsetsPerTrigger": str(setting.batch),
+    }
+
+
+def _kohort_options(setting: Setting) -> dict[str, str]:
+    return {"kafka.group.id": _group(setting), "readTasks": "2", "columns": "key,value"}
 
 
 def _dropped(records: DataFrame, setting: Setting) -> Round:
@@ -211,20 +233,21 @@ def _start(writer: Any, setting: Setting) -> StreamingQuery:
     return query
 
 
+def _rows(progress: Mapping[str, Any]) -> int:
+    """The records of a batch. Spark counts tasks in place of records if a task counts them."""
+    counted = progress.get("observedMetrics", {}).get(COUNTED)
+    return int(progress["numInputRows"] if counted is None else counted[COUNTED] or 0)
+
+
 def _watch(query: StreamingQuery, meter: CpuMeter) -> Round:
     done = Round()
-    seen = -1
+    ended = EndedBatches(query)
     active = True
     while active:
         time.sleep(0.05)
         active = query.isActive
-        last = query.lastProgress
-        # All progress costs more, and this loop's CPU counts.
-        news = query.recentProgress if last is not None and int(last["batchId"]) > seen else []
-        for progress in news:
-            number, rows = int(progress["batchId"]), int(progress["numInputRows"])
-            if number > seen and rows:
-                seen = number
+        for progress in ended.new():
+            if rows := _rows(progress):
                 seconds = progress["durationMs"]["triggerExecution"] / 1000
                 done.batches.append(Batch(rows, seconds, meter.seconds()))
     query.awaitTermination()

@@ -100,7 +100,6 @@ def test_a_query_stops_when_its_lock_was_removed(tmp_path: Path, replaced: bool)
 
     class Query:
         isActive = True
-        lastProgress = None
 
         def stop(self) -> None:
             stopped.append(self)

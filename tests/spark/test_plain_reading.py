@@ -1,8 +1,8 @@
-"""Plain queries: a task reads the records and writes the rows without Spark's JVM."""
+"""Tasks that read records and use them in Arrow, without rows of Spark's JVM."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from tests.spark.conftest import Feed, Record
 
 pytest.importorskip("pyspark", reason="pip install 'kohort[spark]'")
 
+from kohort.spark import map_records
 from kohort.spark.tables.verify import verify
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
@@ -45,3 +46,45 @@ def test_a_plain_query_writes_the_same_table_with_and_without_spark_s_rows(
         [t.set_column(5, "text", t["text"].cast(pa.binary())) for t in all_] for all_ in tables
     ]
     assert [t.to_pydict() for t in bytes_[0]] == [t.to_pydict() for t in bytes_[1]]
+
+
+def test_a_function_of_arrow_gets_all_records_of_the_tasks_and_its_rows_are_the_stream(
+    spark: Any, feed: Callable[..., Feed], tmp_path: Path
+) -> None:
+    source = feed(3, [(b"k", b"%d" % n) for n in range(100)])
+
+    def sums(records: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        table = pa.Table.from_batches(records)
+        assert table.schema.names == ["value", "offset"]
+        numbers = [int(value) for value in table["value"].to_pylist()]
+        yield pa.RecordBatch.from_pydict({"records": [len(numbers)], "sum": [sum(numbers)]})
+
+    def stream() -> list[tuple[int, int, int]]:
+        found: list[tuple[int, int, int]] = []
+        options = {
+            "kafka.bootstrap.servers": source.bootstrap,
+            "kafka.group.id": source.topic,
+            "subscribe": source.topic,
+            "startingOffsets": "earliest",
+            "columns": "value,offset",
+            "maxOffsetsPerTrigger": "60",
+            "readTasks": "2",
+        }
+        rows = map_records(spark, options, sums, "records long, sum long")
+        query = (
+            rows.writeStream.foreachBatch(
+                lambda batch, number: found.extend((number, *row) for row in batch.collect())
+            )
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+        return found
+
+    first = stream()
+    assert sum(records for _, records, _ in first) == 100
+    assert sum(added for _, _, added in first) == sum(range(100))
+    assert len({number for number, _, _ in first}) == 2, "two batches of at most 60 records"
+    source.put([(None, b"1000")])
+    assert [row[1:] for row in stream()] == [(1, 1000)], "the checkpoint has the positions"

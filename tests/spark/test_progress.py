@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from kohort.spark.pipeline import _report_new
-from kohort.spark.progress import Progress, description_of, progress_of
+from kohort.spark.progress import EndedBatches, Progress, description_of, progress_of
 
 OFFSET = {
     "v": 1,
@@ -23,10 +21,11 @@ OFFSET = {
 
 def test_the_progress_of_a_batch_has_the_counts_of_the_source() -> None:
     told = {
+        "batchId": 3,
         "sources": [{"endOffset": json.dumps(OFFSET), "numInputRows": 1_004}],
         "durationMs": {"triggerExecution": 500},
     }
-    assert progress_of(3, told) == Progress(
+    assert progress_of(told) == Progress(
         batch=3,
         rows=1_004,
         seconds=0.5,
@@ -57,45 +56,56 @@ def test_without_a_readable_offset_the_line_has_the_number(
     assert description_of(3, tmp_path) == "batch 3"
 
 
-def trigger(batch: int, *, work: bool = True) -> dict[str, Any]:
-    """Spark's progress of one trigger."""
-    return {
-        "batchId": batch,
-        "sources": [{"endOffset": json.dumps(OFFSET), "numInputRows": 10 * batch}],
-        "durationMs": {"triggerExecution": 500, **({"addBatch": 1} if work else {})},
-    }
+class Trigger:
+    """Spark's progress of one trigger, as its JVM has it; counts the times it is read."""
+
+    def __init__(self, number: int, batch: int, *, work: bool = True) -> None:
+        self._number, self._batch = number, batch
+        self._durations = {"addBatch": 1} if work else {}
+        self.read = 0
+
+    def batchId(self) -> int:
+        return self._batch
+
+    def timestamp(self) -> str:
+        return f"2026-11-28T05:00:{self._number:02}.000Z"
+
+    def json(self) -> str:
+        self.read += 1
+        return json.dumps({"batchId": self._batch, "durationMs": self._durations})
 
 
 class Query:
-    """A running query that has ended some triggers; counts the reads of all progress."""
+    """A running query that has ended some triggers."""
 
     def __init__(self) -> None:
-        self.ended: list[dict[str, Any]] = []
-        self.all_read = 0
+        self.ended: list[Trigger] = []
+        self._jsq = self
 
-    @property
-    def lastProgress(self) -> dict[str, Any] | None:
+    def lastProgress(self) -> Trigger | None:
         return self.ended[-1] if self.ended else None
 
-    @property
-    def recentProgress(self) -> list[dict[str, Any]]:
-        self.all_read += 1
+    def recentProgress(self) -> list[Trigger]:
         return self.ended[-100:]
 
 
-def test_each_batch_is_reported_once_and_all_progress_is_read_only_after_several_batches() -> None:
+def test_each_batch_is_told_once_and_progress_is_read_again_only_after_several_batches() -> None:
     query = Query()
-    reported: list[Progress] = []
-    last = _report_new(query, reported.append, -1)  # type: ignore[arg-type]
+    batches = EndedBatches(query)  # type: ignore[arg-type]
+    assert batches.new() == []
+    told: list[list[int]] = []
     for ended in (
-        [trigger(0)],
+        [Trigger(0, 0)],
         [],
-        [trigger(1, work=False)],
-        [trigger(1), trigger(2, work=False)],
-        [trigger(2)],
-        [trigger(3), trigger(4), trigger(5)],
+        [Trigger(1, 1, work=False)],
+        [],
+        [Trigger(2, 1), Trigger(3, 2, work=False)],
+        [Trigger(4, 2)],
+        [Trigger(5, 3), Trigger(6, 4), Trigger(7, 5)],
+        [],
     ):
         query.ended += ended
-        last = _report_new(query, reported.append, last)  # type: ignore[arg-type]
-    assert [progress.batch for progress in reported] == [0, 1, 2, 3, 4, 5]
-    assert query.all_read == 2, "after batch 1 with an idle trigger, and after three batches"
+        told.append([progress["batchId"] for progress in batches.new()])
+    assert told == [[0], [], [], [], [1], [2], [3, 4, 5], []]
+    # All were read after batch 1 with an idle trigger behind it, and after three batches.
+    assert [trigger.read for trigger in query.ended] == [3, 3, 2, 2, 2, 1, 1, 1]

@@ -21,7 +21,6 @@ from py4j.protocol import Py4JError
 from pyspark.errors.exceptions.base import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamReader
 
@@ -34,7 +33,7 @@ from kohort.spark.executors import warned_without_executors
 from kohort.spark.failures import BrokersAway, PipelineFailed, PythonLate, explained
 from kohort.spark.ledgers.ledger import Ledger
 from kohort.spark.plain.sink import PlainSink
-from kohort.spark.progress import Progress, description_of, progress_of
+from kohort.spark.progress import EndedBatches, Progress, description_of, progress_of
 from kohort.spark.rowwise import apply_sql
 from kohort.spark.session import (
     java_status,
@@ -450,7 +449,7 @@ def _watch(
     own_session: bool,
     checkpoint: Checkpoint,
 ) -> None:
-    last = -1
+    ended = EndedBatches(query)
     try:
         while query.isActive and not stop.wait(_LOOK_S):
             if not checkpoint.is_held():
@@ -460,14 +459,16 @@ def _watch(
                     "could run on this checkpoint; committed rows are safe; start it again, and "
                     "leave the lock files of running applications alone"
                 )
-            last = _report_new(query, report, last)
+            for progress in ended.new():
+                report(progress_of(progress))
             if draining.over():
                 stop.set()
         if stop.is_set():
             stop_query(query, own_session=own_session)
         else:
             query.awaitTermination(1)
-        _report_new(query, report, last)
+        for progress in ended.new():
+            report(progress_of(progress))
     except _FROM_SPARK as error:
         # A service manager signals all processes at once. Spark's workers may end before this
         # process stops the query, and the query then fails.
@@ -475,26 +476,3 @@ def _watch(
             raise explained(error, java_status()) from error
         stop.set()
         LOG.info("the query failed while it was being stopped: %s", error)
-
-
-def _report_new(query: StreamingQuery, report: Callable[[Progress], None], last: int) -> int:
-    for progress in _progress_after(query, last):
-        batch = int(progress["batchId"])
-        # Spark also reports triggers without work, under the number of the next batch.
-        if batch <= last or "addBatch" not in progress["durationMs"]:
-            continue
-        last = batch
-        report(progress_of(batch, progress))
-    return last
-
-
-def _progress_after(query: StreamingQuery, last: int) -> Sequence[StreamingQueryProgress]:
-    """Progress that may be of batches after ``last``.
-
-    Spark keeps the progress of 100 triggers. Java writes each of them as JSON and Python reads it,
-    so all of them are asked for only if more than one batch ended since the last look.
-    """
-    newest = query.lastProgress
-    if newest is None or int(newest["batchId"]) <= last:
-        return ()
-    return (newest,) if int(newest["batchId"]) == last + 1 else query.recentProgress

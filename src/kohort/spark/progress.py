@@ -1,7 +1,7 @@
 """The progress of a query: a value for each micro-batch, and a line for Spark's UI.
 
-In: Spark's progress of a batch, the offsets that Spark stored for it. Out: a ``Progress``, a text.
-Must not know: running queries, sinks.
+In: a query, the offsets that Spark stored for a batch. Out: a ``Progress``, a text. Must not know:
+the control of queries, sinks.
 
 The source adds counts for people to its offset of each batch (``kohort.spark.source.offsets``).
 """
@@ -9,10 +9,12 @@ The source adds counts for people to its offset of each batch (``kohort.spark.so
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from pyspark.sql.streaming.query import StreamingQuery
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,14 +49,53 @@ class Progress:
         return self.rows / self.seconds if self.seconds else 0.0
 
 
-def progress_of(batch: int, progress: Any) -> Progress:
-    """The values in Spark's progress of a batch with the number ``batch``."""
+class EndedBatches:
+    """Tells the batches of a query that have ended, each once.
+
+    Spark keeps the progress of 100 triggers. Java writes each of them as JSON and Python reads it.
+    So the last one is read once, and all of them only if several batches ended since the last call.
+    """
+
+    def __init__(self, query: StreamingQuery) -> None:
+        self._query = query
+        self._looked: object = None
+        """The batch and the time of the last trigger that was read."""
+        self._last = -1
+
+    def new(self) -> list[dict[str, Any]]:
+        """Spark's progress of the batches that ended since the last call.
+
+        Raises:
+            PySparkException, Py4JError, OSError: the JVM has ended.
+        """
+        newest = self._query._jsq.lastProgress()
+        if newest is None or (looked := (newest.batchId(), newest.timestamp())) == self._looked:
+            return []
+        self._looked = looked
+        # Spark also reports triggers without work, under the number of the next batch.
+        ended = [
+            progress
+            for progress in self._read(newest)
+            if int(progress["batchId"]) > self._last and "addBatch" in progress["durationMs"]
+        ]
+        if ended:
+            self._last = int(ended[-1]["batchId"])
+        return ended
+
+    def _read(self, newest: Any) -> Iterator[dict[str, Any]]:
+        several = newest.batchId() > self._last + 1
+        for progress in self._query._jsq.recentProgress() if several else [newest]:
+            yield json.loads(progress.json())
+
+
+def progress_of(progress: Mapping[str, Any]) -> Progress:
+    """The values in Spark's progress of a batch."""
     source = progress["sources"][0]
     end = source["endOffset"]
     document = json.loads(end) if isinstance(end, str) else (end or {})
     held_ms = document.get("held_ms")
     return Progress(
-        batch=batch,
+        batch=int(progress["batchId"]),
         rows=int(source["numInputRows"]),
         seconds=progress["durationMs"]["triggerExecution"] / 1000,
         partitions=tuple(sorted(document.get("p", {}), key=_by_number)),

@@ -46,22 +46,16 @@ class PlainReader:
     ) -> Iterator[pa.RecordBatch]:
         """Read and write the pieces of tasks, a function for ``mapInArrow``.
 
-        See ``write_files`` for the arguments and the result. A task without pieces only loads what
-        later tasks need.
+        See ``write_files`` for the arguments and the result.
         """
-        for batch in tasks:
-            for row in batch.column(0):
-                pieces: list[Piece] = pickle.loads(row.as_py())
-                if pieces:
-                    yield from write_files(
-                        directory,
-                        mark,
-                        self._read(pieces),
-                        partition_by=self.partition_by,
-                        share=self.share,
-                    )
-                else:
-                    warm_up(self.client)
+        for pieces in pieces_of(self.client, tasks):
+            yield from write_files(
+                directory,
+                mark,
+                self._read(pieces),
+                partition_by=self.partition_by,
+                share=self.share,
+            )
 
     def _read(self, pieces: Sequence[Piece]) -> Iterator[pa.RecordBatch]:
         used = dict.fromkeys((*PLACE, "key", "value", *(each.name for each in self.columns)))
@@ -83,6 +77,17 @@ class PlainReader:
 def task_row(pieces: Sequence[Piece]) -> pa.RecordBatch:
     """The row of one task: its pieces, pickled; no pieces to warm up."""
     return pa.RecordBatch.from_pydict({"pieces": [pickle.dumps(list(pieces))]})
+
+
+def pieces_of(client: ClientSettings, tasks: Iterator[pa.RecordBatch]) -> Iterator[Sequence[Piece]]:
+    """The pieces of each task; a task without pieces only loads what later tasks need."""
+    for batch in tasks:
+        for row in batch.column(0):
+            pieces: list[Piece] = pickle.loads(row.as_py())
+            if pieces:
+                yield pieces
+            else:
+                warm_up(client)
 
 
 def _selected(records: pa.RecordBatch, column: PlainColumn) -> pa.Array:
