@@ -47,10 +47,21 @@ def test_a_topic_made_again_and_longer_than_the_position_is_an_error(world: Worl
     app.kill()
     world.coordinator.expire("a")
     again = Application(world, "b", Checkpoint()).run()
-    run_until(again, "committed")
     with pytest.raises(ConfigError, match="made again"):
         run_until(again, "committed")
     assert world.table() == before
+
+
+def test_a_table_without_rows_knows_the_topic_of_its_first_start(world: World) -> None:
+    """An application that had not owned a partition yet noted nothing, so another cluster did."""
+    app = Application(world, "a", Checkpoint())
+    run_until(app.run(), "committed")  # the batch that starts the workers
+    app.kill()
+    assert world.open_ledger().noted_topics()["t"].topic_id == "first"
+    world.topics.topic_id = "second"
+    with pytest.raises(ConfigError, match="another cluster"):
+        run_until(Application(world, "b", Checkpoint()).run(), "committed")
+    assert not world.table()
 
 
 def test_a_broker_without_topic_ids_is_no_reason_for_an_error(world: World) -> None:

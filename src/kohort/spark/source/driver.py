@@ -163,6 +163,7 @@ class SourceDriver:
             LOG.warning("%s", slow)
         start = parse(document)
         if not self._warm:
+            self._checks.look()
             # New workers take seconds for their first batch. No partition may wait for that.
             self._warm = True
             return render(start.warmed_up())
