@@ -206,7 +206,8 @@ class SourceDriver:
             self._await_first_assignment()
         kept, dropped = replay_filter(end, self._epochs(), self._ledger_positions(end))
         for partition, reason in dropped.items():
-            self._forget(partition, reason)
+            # The start after a batch that was stopped drops each of its ranges.
+            self._forget(partition, reason, logging.INFO if replayed else logging.WARNING)
         packing = pack_whole if self._options.whole_partitions else pack
         tasks = packing(kept, self._options.read_tasks)
         self._batch_limit.begin(sum(each.size for each in kept.values()), self._clock())
@@ -399,9 +400,14 @@ class SourceDriver:
             **{partition: end.offset for partition, end in ends.items()},
         }
 
-    def _forget(self, partition: TopicPartition, reason: Dropped) -> None:
+    def _forget(
+        self, partition: TopicPartition, reason: Dropped, level: int = logging.WARNING
+    ) -> None:
         """Note that a range is not read, so that Spark's claim to have processed it is ignored."""
-        LOG.warning("a range of %s is left out: %s", partition, reason.value)
+        LOG.log(
+            level, "a range of %s is dropped, and is read again from its position: %s",
+            partition, reason.value,
+        )  # fmt: skip
         if reason is Dropped.MOVED_ON and self._held.pop(partition, None) is not None:
             self._told.pop(partition, None)
             self._fenced_at[partition] = self._group.snapshot().confirmations
