@@ -223,6 +223,22 @@ def test_of_two_claims_with_one_epoch_the_first_counts() -> None:
     assert replay.owner == b"a" * 16
 
 
+def test_of_two_owners_with_one_epoch_only_markers_of_the_first_count() -> None:
+    replay, first, second = Replay(), b"a" * 16, b"b" * 16
+    records = [
+        claim(1, first),
+        claim(1, second),
+        *batch({b"k": b"mine"}, 1, first, 5),
+        *batch({b"k": b"theirs"}, 1, second, 9),
+    ]
+    checkpoints = [
+        replay.checkpoint.position
+        for offset, record in enumerate(records)
+        if replay.read(offset, record.key, record.value, record.epoch)
+    ]
+    assert checkpoints == [5]
+
+
 @pytest.mark.parametrize(
     ("key", "value"),
     [

@@ -49,6 +49,22 @@ def test_resume_ends_such_a_pause_and_a_longer_one_replaces_it(consumer: Consume
         consumer.pause_until([TopicPartition("t", 7)], 1)
 
 
+def test_a_timed_pause_ends_with_the_assignment_and_its_end_resumes_nothing_later(
+    consumer: Consumer,
+) -> None:
+    until(lambda: consumer.poll(0.1) is not None, "the assignment")
+    consumer.pause_until([TP0], 1.0)
+    over = time.monotonic() + 1.0
+    consumer.unsubscribe()
+    consumer.subscribe(["t"])
+    until(lambda: (consumer.poll(0.05), TP0 in consumer.assignment())[1], "the next assignment")
+    assert consumer.paused() == frozenset()
+    consumer.pause([TP0])
+    until(lambda: (consumer.poll(0.05), time.monotonic() > over)[1], "the end of the first pause")
+    consumer.poll(0.05)
+    assert consumer.paused() == {TP0}
+
+
 def test_a_record_comes_again_after_longer_and_longer_waits(
     consumer: Consumer, broker: EmbeddedBroker
 ) -> None:

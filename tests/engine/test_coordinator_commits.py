@@ -353,8 +353,10 @@ def test_a_long_commit_is_not_kept(length: int, kept: bool) -> None:
 # -- which way is taken ----------------------------------------------------------------------------
 
 
-def commit(client: Client, member_id: str, offset: int, shape: Shape = SHAPES[0]) -> int:
-    fields = {"member_id": member_id, "generation_id_or_member_epoch": 1}
+def commit(
+    client: Client, member_id: str, offset: int, shape: Shape = SHAPES[0], generation: int = 1
+) -> int:
+    fields = {"member_id": member_id, "generation_id_or_member_epoch": generation}
     client.send("OffsetCommit", request_of(shape, offset, group_id="g", **fields))
     client.bench.written()
     error: int = client.answers[-1].topics[0].partitions[0].error_code
@@ -394,6 +396,28 @@ def test_the_short_way_refuses_each_commit_that_the_long_way_refuses(
     read_in_full.clear()
     assert commit(client, member_id, 4, shape=SHAPES[5]) == ErrorCode.ILLEGAL_GENERATION
     assert read_in_full == []
+
+
+def test_a_repeated_commit_extends_the_session_as_a_heartbeat_does() -> None:
+    life = Life(CoordinatorEngine)
+    client, member_id = stable(life, OffsetCommit=9)
+    for offset in range(6):
+        assert commit(client, member_id, offset) == ErrorCode.NONE
+        life.wait(6_000)  # of a session of 10,000
+    life.wait(4_000)
+    assert commit(client, member_id, 6) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_repeated_commit_is_refused_while_the_leader_has_not_assigned() -> None:
+    life = Life(CoordinatorEngine)
+    client, member_id = stable(life, OffsetCommit=9)
+    client.join("g", member_id)
+    life.wait(1_000)
+    codes = [commit(client, member_id, offset, generation=2) for offset in range(3)]
+    assert codes == [ErrorCode.REBALANCE_IN_PROGRESS] * 3
+    client.sync("g", 2, member_id, {member_id: b"again"})
+    life.written()
+    assert commit(client, member_id, 3, generation=2) == ErrorCode.NONE
 
 
 def test_a_repeated_commit_is_one_write_and_any_other_is_left_to_the_long_way() -> None:

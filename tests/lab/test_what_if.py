@@ -9,6 +9,7 @@ import pytest
 from kohort.explain.amounts import Known
 from kohort.explain.deployments import Deployment, Incident, What
 from kohort.explain.figures import Figure
+from kohort.lab.actions import KillPod
 from kohort.lab.changes import (
     Change,
     assumed,
@@ -17,7 +18,7 @@ from kohort.lab.changes import (
     sensible_changes,
     steps,
 )
-from kohort.lab.what_if import Outcome, best, collect, do, jobs
+from kohort.lab.what_if import Outcome, best, collect, do, jobs, plan_of
 from kohort.model.errors import ConfigError
 
 VALUES: dict[str, float | str] = {
@@ -89,6 +90,44 @@ def test_a_change_is_best_only_beyond_the_spread() -> None:
     present, same = compare(GROUP, Change(title="the same", policy="range"))
     assert present.runs == same.runs
     assert best([present, same]) is None
+
+
+@pytest.mark.parametrize(
+    ("saved_s", "is_best"),
+    [((5, 5, 5), True), ((4, 5, 6), True), ((20, -5, 0), False), ((0, 0, 0), False)],
+)
+def test_a_saving_counts_if_it_is_more_than_twice_its_standard_error(
+    saved_s: tuple[int, ...], is_best: bool
+) -> None:
+    (present,) = compare(GROUP, seeds=3)
+    runs = [replace(run, unavailable_ms=60_000) for run in present.runs]
+    present = replace(present, runs=tuple(runs))
+    less = [
+        replace(run, unavailable_ms=60_000 - 1_000 * each)
+        for run, each in zip(runs, saved_s, strict=True)
+    ]
+    other = Outcome(change=Change(title="other"), runs=tuple(less))
+    assert best([present, other]) is (other if is_best else None)
+
+
+def test_a_death_between_two_heartbeats_is_drawn_and_ends_at_its_known_time() -> None:
+    """The evidence has the last heartbeat and the return; the death lies between."""
+    kill = Incident(what=What.KILLED, at=50.0, pod="b", for_s=30.0, known=Known.BOUNDED)
+
+    def deaths(incident: Incident) -> list[tuple[int, int]]:
+        found = []
+        for job in jobs(replace(GROUP, incidents=(incident,)), (), range(10)):
+            plan, begin_ms, _ = plan_of(job)
+            (action,) = plan.actions
+            assert isinstance(action, KillPod)
+            assert action.back_after_ms is not None
+            found.append((action.at_ms - begin_ms, action.back_after_ms))
+        return found
+
+    bounded = deaths(kill)
+    assert all(0 <= later < 2_000 and later + away == 30_000 for later, away in bounded)
+    assert len({later for later, _ in bounded}) > 5
+    assert deaths(replace(kill, known=Known.MEASURED)) == [(0, 30_000)] * 10
 
 
 def test_a_deployment_takes_figures_that_the_user_knows_better() -> None:

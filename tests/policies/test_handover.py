@@ -11,9 +11,11 @@ from tests.examples import seeds
 from tests.policies.deferred_group import Group
 
 from kohort.embedded.deferral import NOTHING
-from kohort.model.ids import TopicPartition
+from kohort.model.ids import GenerationId, MemberId, TopicPartition
 from kohort.model.instants import Millis
 from kohort.policies.deferred import Resolution
+from kohort.policies.handover import preferring
+from kohort.policies.spec import GroupAssignment, GroupSpec, MemberSpec
 
 TEN_MINUTES = 600.0
 HANDOVER = Resolution(stateful=frozenset({"t"}), handover_ms=Millis(600_000))
@@ -202,6 +204,22 @@ def test_a_standby_alone_moves_nothing() -> None:
     group.settle()
     assert {name: group.owned(name) for name in "ab"} == before
     assert group.moves == 0
+
+
+def test_a_preference_never_moves_a_partition_that_would_stay() -> None:
+    """Member b has a warm copy of the partition that a keeps, and gets a free partition."""
+    stays, free = TopicPartition("t", 0), TopicPartition("t", 1)
+    a, b = MemberId("a"), MemberId("b")
+    spec = GroupSpec(
+        members={
+            a: MemberSpec(topics=frozenset({"t"}), owned={stays}, generation_id=GenerationId(1)),
+            b: MemberSpec(topics=frozenset({"t"})),
+        },
+        partitions={"t": 2},
+    )
+    target: GroupAssignment = {a: [stays], b: [free]}
+    assert preferring(spec, target, {stays: [b]}) == target
+    assert preferring(spec, {a: [free], b: [stays]}, {stays: [a]}) == target
 
 
 def something_happens(group: Group, rng: random.Random, names: Iterator[str]) -> None:

@@ -165,7 +165,7 @@ def crash_points() -> str:
     """One batch of a pipeline with the points where a process may die."""
     actors = {
         "Driver\nsource and sink of one application": 150.0,
-        "Ledger\nDelta log or SQLite": 430.0,
+        "Ledger\nDelta log, SQLite, PostgreSQL": 430.0,
         "Tasks\nPython workers of Spark": 610.0,
         "Files\nParquet": 760.0,
     }
@@ -188,8 +188,7 @@ def crash_points() -> str:
             source="Tasks",
             target="Files",
             words="write, sync, rename",
-            crash="The file is not in the manifest, so it does not count. The next start begins "
-            "at 100.",
+            crash="No commit names the file, so it does not count. The next start begins at 100.",
         ),
         Step(source="Tasks", target="Driver", words="file name, size, CRC-32C"),
         Step(source="Driver", target="Ledger", words="transaction: position 100 → 200, file"),
@@ -276,7 +275,7 @@ def two_rounds() -> str:
         line(20, middle, 830, middle, INK, dash="5 4"),
         text(24, top + 18, "round 1", anchor="start", size=15, bold=True),
         text(24, middle + 20, "round 2", anchor="start", size=15, bold=True),
-        text(1015, top - 24, "the reader of each partition", size=15, bold=True),
+        text(1015, top - 24, "The reader of each partition", size=15, bold=True),
     ]
     for partition in range(4):
         x = 865 + partition * 80
