@@ -12,7 +12,6 @@ from kohort.model.errors import ProtocolError
 from kohort.schema import (
     BOOL,
     BYTES,
-    FLOAT64,
     INT8,
     INT16,
     INT32,
@@ -48,7 +47,6 @@ class Everything:
     small: int = field(INT16)
     medium: int = field(INT32)
     large: int = field(INT64)
-    real: float = field(FLOAT64)
     key: bytes = field(UUID)
     text: str = field(STRING)
     maybe: str | None = field(STRING, nullable="1+", default="")
@@ -90,7 +88,6 @@ def everythings(draw: st.DrawFn) -> tuple[int, Everything]:
         small=draw(ints(16)),
         medium=draw(ints(32)),
         large=draw(ints(64)),
-        real=draw(st.floats(allow_nan=False)),
         key=draw(st.binary(min_size=16, max_size=16)),
         text=draw(texts),
         maybe=draw(nullable | texts),
@@ -204,7 +201,6 @@ def test_fields_that_a_version_lacks_are_dropped_or_refused() -> None:
         ({"items": [Item(), Item(numbers=[1 << 15])]}, 3, r"items\.1\.numbers\.0: 32768 does not"),
         ({"items": [Item(), 3]}, 3, r"items\.1: expected a Item, got int"),
         ({"items": 3}, 3, "items: expected a list, got int"),
-        ({"real": "1"}, 3, "real: expected float64, got str"),
         ({"extra": ["1"]}, 3, r"extra\.0: expected int64, got str"),
     ],
 )

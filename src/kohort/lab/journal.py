@@ -86,8 +86,6 @@ class Journal:
         self.disk = UnsyncedLossFiles()
         self.persists = 0
         self.crash: CrashAtPersist | None = None
-        self.truncated_bytes = 0
-        """Bytes that the last recovery cut off."""
         self._counted = 0
         self._scheduler = scheduler
         self._healthy = plan
@@ -246,7 +244,6 @@ class Journal:
     def recover(self) -> list[tuple[bytes | None, bytes | None]]:
         """Open all logs; returns keys and values, log by log, in the order of each log."""
         self._epoch += 1
-        self.truncated_bytes = 0
         for name in self.disk.list_directory(DATA):
             self._open(int(name.rpartition("-")[2]))
         return [pair for _, book in sorted(self._books.items()) for pair in _pairs(book.log)]

@@ -130,7 +130,6 @@ class Network:
         self.plan = plan
         self.digest = 0
         """A digest of all arrivals: bytes, instants and connections."""
-        self.bytes_sent = 0
         self.closed_ports: set[int] = set()
         """Ports of nodes that are down; connections to them are refused."""
         self._scheduler = scheduler
@@ -233,7 +232,6 @@ class Network:
 
     def _send(self, line: Line, way: _Way, data: bytes) -> None:
         plan, random = self.plan, self._random
-        self.bytes_sent += len(data)
         if plan.reset_ppm and random.randrange(_PPM) < plan.reset_ppm:
             self.reset(line)
             return

@@ -20,7 +20,6 @@ from kohort.schema.declare import VersionRange, field, layout_of, request, respo
 from kohort.schema.kinds import (
     BOOL,
     BYTES,
-    FLOAT64,
     INT8,
     INT16,
     INT32,
@@ -35,7 +34,6 @@ from kohort.schema.kinds import (
 __all__ = [
     "BOOL",
     "BYTES",
-    "FLOAT64",
     "INT8",
     "INT16",
     "INT32",

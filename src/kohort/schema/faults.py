@@ -73,7 +73,7 @@ def _primitive(kind: Kind[Any], value: Any) -> str | None:
         return None if fits else f"expected 16 bytes, got {value!r}"
     bits = _BITS.get(kind.code)
     if bits is None:
-        return None if isinstance(value, (int, float)) else _expected(kind, value)
+        return None if isinstance(value, int) else _expected(kind, value)
     if not isinstance(value, int):
         return _expected(kind, value)
     top = 1 << (bits - 1)

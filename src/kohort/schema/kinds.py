@@ -35,7 +35,6 @@ INT8 = Kind("int8", 0, "b", 1)
 INT16 = Kind("int16", 0, "h", 2)
 INT32 = Kind("int32", 0, "i", 4)
 INT64 = Kind("int64", 0, "q", 8)
-FLOAT64 = Kind("float64", 0.0, "d", 8)
 
 UUID = Kind("uuid", bytes(16), "16s", 16)
 """A topic id: 16 bytes, most significant first. All zero means "none" (KIP-516)."""
