@@ -40,6 +40,9 @@ def test_the_table_has_twenty_mutations_or_more_spread_over_the_rooms() -> None:
         "spark",
         "policies",
         "client",
+        "fetch",
+        "lab",
+        "cli",
     }
     assert rooms == wanted
 
