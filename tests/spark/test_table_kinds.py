@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from contextlib import closing
 from pathlib import Path
 
@@ -41,3 +43,23 @@ def test_a_directory_in_which_two_kinds_were_begun_at_once_is_refused(tmp_path: 
     open_delta(tmp_path)
     with pytest.raises(ConfigError, match="two applications with different --table began it"):
         open_ledger(tmp_path, "g")
+
+
+@pytest.mark.parametrize("folder", ["_delta_log", "_kohort"])
+def test_a_table_that_this_user_may_not_read_is_not_taken_for_a_lost_one(
+    tmp_path: Path, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The advice was to bring back a ledger that was there. Tests run as root and may read all."""
+    open_ledger(tmp_path, "g").close()
+    names = os.listdir
+
+    def listdir(path: Path) -> list[str]:
+        if path.name == folder:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return names(path)
+
+    monkeypatch.setattr(os, "listdir", listdir)
+    with pytest.raises(ConfigError, match=f"cannot read .*/{folder}, .*: Permission denied; give"):
+        open_ledger(tmp_path, "g")
+    with pytest.raises(ConfigError, match=f"cannot read .*/{folder}, .*: Permission denied; give"):
+        open_ledger(tmp_path)

@@ -10,10 +10,14 @@ import struct
 import subprocess
 import sys
 import tempfile
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 
 import pytest
 
 pytest.importorskip("pyspark", reason="pip install 'kohort[spark]'")
+
+from kohort.spark.worker_daemon import end_silently, run_task
 
 
 def last_words(module: str, *, interrupted: bool = False) -> str:
@@ -153,3 +157,17 @@ def test_a_worker_ignores_sigint_also_after_a_task() -> None:
 def test_an_idle_worker_of_spark_s_own_daemon_prints_a_stack_trace() -> None:
     """When Spark fixes this, the test fails, and ``worker_daemon`` can be removed."""
     assert "BrokenPipeError" in last_words("pyspark.daemon")
+
+
+def test_a_worker_of_spark_s_own_daemon_is_told_to_end_silently(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Workers that plan a query printed ``BrokenPipeError`` a minute after it had begun."""
+    program = ModuleType("__main__")
+    program.__spec__ = ModuleSpec("pytest", None)
+    monkeypatch.setitem(sys.modules, "__main__", program)
+    end_silently()
+    assert not hasattr(program, "worker")
+    program.__spec__ = ModuleSpec("pyspark.daemon", None)
+    end_silently()
+    assert vars(program)["worker"] is run_task

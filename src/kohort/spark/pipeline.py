@@ -251,7 +251,7 @@ class Application:
         try:
             note = partial(self._note, sink)
             # Spark closes idle planners after a minute, and each would print a stack trace.
-            planned = stop_planners if self.own_session else _nothing
+            planned = partial(stop_planners, own_session=self.own_session)
             with warned_without_executors(self.spark, self.config.master, planned):
                 _watch(
                     query, note, self.stop, self.draining,
@@ -329,8 +329,8 @@ class Application:
     def _note(self, sink: ParquetSink, progress: Progress) -> None:
         self.late_starts = 0
         progress = replace(progress, rows=sink.rows_of(progress.batch, progress.rows))
-        if self.own_session and not progress.rows:
-            stop_planners()
+        if not progress.rows:
+            stop_planners(own_session=self.own_session)
         self.report(progress)
 
     def _note_late_start(self) -> bool:

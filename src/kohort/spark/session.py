@@ -42,6 +42,7 @@ CHECKPOINT_FILES = (
 )
 WORKER_DAEMON = "kohort.spark.worker_daemon"
 _SPARK_DAEMON = "pyspark.daemon"
+_LOOKUP = "pyspark.sql.worker.lookup_data_sources"
 _SOURCE = "pyspark.sql.streaming.python_streaming_source_runner"
 _JAVA_OPTIONS = "SPARK_SUBMIT_OPTS"
 _LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
@@ -193,16 +194,18 @@ def stop_session(spark: SparkSession) -> bool:
     return not psutil.wait_procs(sources, timeout=_PROCESSES_END_S)[1]
 
 
-def stop_planners() -> None:
-    """End the workers that planned a query of this process's own session, after its first batch.
+def stop_planners(*, own_session: bool) -> None:
+    """End the workers that planned a query, after its first batch.
 
     They run under Spark's own daemon, whatever the settings say. Each of them would print a stack
-    trace when Spark closes its socket. Spark forks new ones when it needs them.
+    trace when Spark closes its socket. Spark forks new ones when it needs them. In a session that
+    other programs use, only those end that looked for data sources, once for the session: the
+    others may work, and ``end_silently`` tells those of this query to print nothing.
     """
     family = {process.pid: process for process in _children(_SPARK_DAEMON)}
     for process in family.values():
         with contextlib.suppress(psutil.NoSuchProcess):
-            if process.ppid() in family:
+            if process.ppid() in family and (own_session or _LOOKUP in _command(process)):
                 process.terminate()
 
 

@@ -23,6 +23,7 @@ import importlib
 import os
 import signal
 import socket
+import sys
 from typing import Final
 
 from pyspark import daemon
@@ -61,6 +62,16 @@ def run_task(sock: socket.socket, authenticated: bool) -> int:
         return int(_run_task(sock, authenticated)) if begun else _CLOSED
     except ConnectionError:
         return _CLOSED
+
+
+def end_silently() -> None:
+    """Let a worker of Spark's own daemon that runs this code end without output, too.
+
+    Spark plans queries in workers of its own daemon, whatever the settings say.
+    """
+    program = sys.modules["__main__"]
+    if getattr(program.__spec__, "name", None) == daemon.__name__:
+        vars(program)["worker"] = run_task
 
 
 def import_for_tasks() -> None:

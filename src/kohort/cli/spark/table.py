@@ -284,4 +284,5 @@ def _print(verdict: Verdict) -> None:
             "`kohort table clean` removes it"
         )
     so_far = " except the undecided records" if verdict.total("undecided") else ""
-    note(f"every record once{so_far}" if verdict.ok else "NOT WHOLE")
+    left = ", but files of killed batches are left" if verdict.orphans else ""
+    note(f"every record once{so_far}{left}" if verdict.rows_ok else "NOT WHOLE")

@@ -31,6 +31,7 @@ from pyspark.sql.types import StructType
 from kohort.host.log_lines import set_up_from_environment
 from kohort.spark.source.options import RECORD_COLUMNS, SourceOptions, parse_options, record_columns
 from kohort.spark.source.planning import Piece
+from kohort.spark.worker_daemon import end_silently
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -61,11 +62,13 @@ class KohortDataSource(DataSource):
 
     def schema(self) -> str:
         """The chosen columns of Spark's Kafka source; or the pieces of tasks."""
+        end_silently()
         options = parse_options(self.options)
         return TASKS if options.pieces_only else schema_of(options.columns)
 
     def streamReader(self, schema: StructType) -> KohortStreamReader:
         """A reader for one query."""
+        end_silently()
         return KohortStreamReader(dict(self.options))
 
 

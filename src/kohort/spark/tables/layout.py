@@ -10,9 +10,11 @@ committed files.
 
 from __future__ import annotations
 
+import os
 import zlib
 from pathlib import Path
 
+from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
 
 DELTA_LOG = "_delta_log"
@@ -50,8 +52,25 @@ def partition_of_file(path: str) -> TopicPartition | None:
 
 
 def is_delta(directory: Path) -> bool:
-    """Whether the directory holds a Delta table: its log has a commit."""
-    return any((directory / DELTA_LOG).glob("*.json"))
+    """Whether the directory holds a Delta table: its log has a commit; raises as ``names_in``."""
+    return any(name.endswith(".json") for name in names_in(directory / DELTA_LOG))
+
+
+def names_in(folder: Path) -> list[str]:
+    """The names in a folder of a table; none if there is no such folder.
+
+    Raises:
+        ConfigError: this user may not read the folder, so nothing is known about the table.
+    """
+    try:
+        return os.listdir(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except PermissionError as error:
+        raise ConfigError(
+            f"cannot read {folder}, a folder of the table: {error.strerror}; give this user the "
+            "right to read the table's directory and all below it"
+        ) from error
 
 
 def record_hash(key: bytes | None, value: bytes | None) -> int:

@@ -28,6 +28,7 @@ from kohort.spark.tables.layout import (
     DELTA_LOG,
     SHARED,
     is_delta,
+    names_in,
     partition_of_file,
 )
 from kohort.spark.tables.partition_columns import NewTable
@@ -55,9 +56,15 @@ DELTA: Final = "delta"
 
 
 def kind_of(directory: Path) -> str | None:
-    """The kind of the table that is there, None for no table; ConfigError for two kinds."""
-    parquet = (directory / LEDGER_PATH).is_file() or noted_database(directory) is not None
-    if not is_delta(directory):
+    """The kind of the table that is there, None for no table.
+
+    Raises:
+        ConfigError: there are two kinds, or this user may not read the directory.
+    """
+    delta = is_delta(directory)
+    found = LEDGER_PATH.name in names_in(directory / LEDGER_PATH.parent)
+    parquet = found or noted_database(directory) is not None
+    if not delta:
         return PARQUET if parquet else None
     if parquet:
         raise ConfigError(

@@ -93,7 +93,12 @@ class Verdict:
     @property
     def ok(self) -> bool:
         """Whether the table has no hole, duplicate, stranger or orphan."""
-        return not self.orphans and not any(p.troubles for p in self.partitions)
+        return self.rows_ok and not self.orphans
+
+    @property
+    def rows_ok(self) -> bool:
+        """Whether the table has no hole, duplicate or stranger; orphans hold no row of a table."""
+        return not any(p.troubles for p in self.partitions)
 
     def total(self, name: str) -> int:
         """The sum of one attribute of all partitions."""
