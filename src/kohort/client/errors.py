@@ -49,7 +49,7 @@ class ConnectionsRefused(BrokerUnreachable):
 class AuthenticationFailed(ClientError):
     """A broker refuses the login or the certificate of this client, or this client the broker's.
 
-    The client tries on by itself: another call may succeed once the cause is removed.
+    The client keeps trying: another call may succeed once the cause is removed.
     """
 
 

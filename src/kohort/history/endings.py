@@ -26,7 +26,7 @@ _Life: TypeAlias = tuple[str, int]
 
 
 def with_endings(history: Iterable[Recorded]) -> Iterator[Recorded]:
-    """The history with added deaths; its facts are numbered anew if there are any.
+    """The history with added deaths; its facts are numbered again if there are any.
 
     The function iterates twice, so the history must be a list, a file or the like.
     """

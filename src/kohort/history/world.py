@@ -110,7 +110,7 @@ class World:
         return None
 
     def request_key(self, recorded: Recorded, token: Token, group_id: GroupId) -> RequestKey:
-        """The key of a request; tokens begin anew with each start of a coordinator."""
+        """The key of a request; tokens start over with each start of a coordinator."""
         return (recorded.source, recorded.incarnation, token, group_id)
 
 

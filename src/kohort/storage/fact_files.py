@@ -132,7 +132,7 @@ class OpenHistory:
     """The facts of several files, read anew for each iteration and never all in memory.
 
     Args:
-        paths: files; facts of several files are merged by time and numbered anew.
+        paths: files; facts of several files are merged by time and numbered again.
         skip: names of kinds of facts that the caller does not need. A history of one life is then
             read without them and their damages; their numbers stay free.
 
@@ -176,7 +176,7 @@ def read_history(path: Path) -> History:
 
 
 def read_histories(paths: Sequence[Path]) -> History:
-    """Facts of several files merged by time and numbered anew.
+    """Facts of several files merged by time and numbered again.
 
     Raises:
         HistoryFileError: as ``read_history``.

@@ -4,7 +4,7 @@ In: the epoch, the time and the groups of each record of a partition, in the ord
 Out: an event for each group of the partition if the epoch rises. Must not know: clusters, files.
 
 The leader of a partition is the coordinator of its groups. Each record tells the epoch of the
-leader that wrote its batch. So the leader changed, or began anew, between the last record of the
+leader that wrote its batch. So the leader changed, or started over, between the last record of the
 old epoch and the first record of the new one.
 """
 

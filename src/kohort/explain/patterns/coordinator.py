@@ -181,7 +181,7 @@ def leader(story: Story) -> Iterator[Finding]:
 
 
 def _without_assignment(story: Story) -> Iterator[Finding]:
-    """Clients had joined, and got no assignment until the group began anew."""
+    """Clients had joined, and got no assignment until the group started over."""
     waits = [
         (after.began - each.joined, each)
         for each, after in pairwise(r for r in story.rebalances if r.side is Side.CLIENT)
@@ -196,7 +196,7 @@ def _without_assignment(story: Story) -> Iterator[Finding]:
         yield Finding(
             name="leader cannot sync",
             says=f"A client had joined and got no assignment for {span_text(longest)}, until "
-            f"the group began anew{_times(len(waits))}.",
+            f"the group started over{_times(len(waits))}.",
             advice="The leader is stuck in its assignor, stopped, or its SyncGroup is refused: "
             "look at the log of the leader; the coordinator's log names the leader.",
             known=Known.BOUNDED,

@@ -121,7 +121,7 @@ class ToldGenerationIsNeverReused(Check):
 
     @on(GroupDeleted)
     def deleted(self, _recorded: Recorded, fact: GroupDeleted) -> None:
-        """A group that is deleted in order may begin anew."""
+        """A group that is deleted in order may start over."""
         for table in (self._opened, self._told):
             for key in [key for key in table if key[0] == fact.group_id]:
                 del table[key]
@@ -148,7 +148,7 @@ class _ToldAlike(Check):
 
     @on(GroupCreated)
     def created(self, _recorded: Recorded, fact: GroupCreated) -> None:
-        """A group begins anew: numbers may come again."""
+        """A group starts over: numbers may come again."""
         for key in [key for key in self._told if key[1] == fact.group_id]:
             del self._told[key]
 

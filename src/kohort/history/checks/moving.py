@@ -41,7 +41,7 @@ class _Begun:
     topics: dict[MemberId, frozenset[str]]
     held: dict[MemberId, Partitions]
     everything: Partitions
-    """All held and assigned partitions; if they change, the moves begin anew."""
+    """All held and assigned partitions; if they change, the moves start over."""
 
 
 class MovesAreMinimal(Assigned):

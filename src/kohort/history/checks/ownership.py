@@ -391,7 +391,7 @@ class NoNeedlessRevoke(Assigned):
         recorded: Recorded,
         _fact: ProcessStopped | ProcessKilled | ProcessStarted | Subscribed,
     ) -> None:
-        """The process ends or subscribes anew: a good reason to revoke."""
+        """The process ends or subscribes again: a good reason to revoke."""
         self._suspects.pop(recorded.source, None)
 
     @on(RequestSent)

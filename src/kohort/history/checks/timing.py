@@ -241,7 +241,7 @@ class PhasesAreBounded(_Timed):
 
     @on(CoordinatorBooted)
     def booted(self, _recorded: Recorded, _fact: CoordinatorBooted) -> None:
-        """Tickets begin anew."""
+        """Tickets start over."""
         self._tickets.clear()
         self._changed.clear()
         self._grace_until.clear()
