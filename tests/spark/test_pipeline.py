@@ -76,8 +76,8 @@ def test_every_record_becomes_one_row_with_its_offset_and_hash(
     assert len({p.generation for p in progress[1:]} - {None}) == 1
     assert [p.rebalances for p in progress] == [None, 1, 1, 1, 1]
     assert shown_in_the_ui(spark) >= {
-        f"batch {p.batch}: {p.rows} offsets of 4 owned partitions, lag {p.lag}, generation "
-        f"{p.generation}, 1 rebalance, {p.held_s:.1f} s held by the group"
+        f"batch {p.batch}: {p.rows} offsets, owns 4, lag {p.lag}, generation {p.generation}, "
+        f"rebalances 1, held {p.held_s:.1f} s"
         for p in progress[1:]
     }
     with closing(open_ledger(tmp_path / "table")) as ledger:

@@ -41,8 +41,7 @@ def test_the_line_of_a_batch_tells_its_size_and_the_counts(tmp_path: Path) -> No
     (tmp_path / "offsets").mkdir()
     (tmp_path / "offsets" / "3").write_text("v1\n{}\n" + json.dumps(OFFSET))
     assert description_of(3, tmp_path) == (
-        "batch 3: 1,004 offsets of 2 owned partitions, lag 1,234, generation 7, 1 rebalance, "
-        "2.3 s held by the group"
+        "batch 3: 1,004 offsets, owns 2, lag 1,234, generation 7, rebalances 1, held 2.3 s"
     )
 
 

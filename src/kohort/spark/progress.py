@@ -120,7 +120,8 @@ def description_of(batch: int, checkpoint: Path) -> str:
         ranges = [end - begin for begin, end, _ in document["p"].values()]
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return f"batch {batch}"
-    told = [f"{sum(ranges):,} offsets of {len(ranges)} owned partitions", *_counts(document)]
+    # Spark's UI cuts descriptions after about 80 characters.
+    told = [f"{sum(ranges):,} offsets", f"owns {len(ranges)}", *_counts(document)]
     return f"batch {batch}: {', '.join(told)}"
 
 
@@ -131,9 +132,9 @@ def _counts(document: Mapping[str, int]) -> list[str]:
     if (generation := document.get("generation")) is not None:
         told.append(f"generation {generation}")
     if (rebalances := document.get("rebalances")) is not None:
-        told.append(f"{rebalances} rebalance{'' if rebalances == 1 else 's'}")
+        told.append(f"rebalances {rebalances}")
     if (held_ms := document.get("held_ms")) is not None:
-        told.append(f"{held_ms / 1000:.1f} s held by the group")
+        told.append(f"held {held_ms / 1000:.1f} s")
     return told
 
 
