@@ -52,6 +52,11 @@ class CpuMeter:
             used[kind] = used.get(kind, 0.0) + seconds
         return used
 
+    def others(self) -> float:
+        """CPU seconds of all other processes of the machine since it started."""
+        times = psutil.cpu_times()
+        return float(sum(times) - times.idle - times.iowait) - sum(self.seconds().values())
+
     def _apart(self, process: psutil.Process) -> dict[str, float]:
         # Java ends idle compiler threads: the last known time of each thread is kept.
         for thread in process.threads():

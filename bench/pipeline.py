@@ -15,8 +15,9 @@ micro-batch. A value is a number and a part of the events of a web server, as JS
 
 A case is one broker, value size and codec of the topic. In each case the sides take turns. A side
 is warm in the first round with a steady rate that is at most 3 % above its best one before; from
-that round of all sides on, rounds count. With ``--seconds`` a case begins no turn of all sides that
-would end later, and says whether they were warm.
+that round of all sides on, rounds count in which other programs used little CPU. With
+``--seconds`` a case begins no turn of all sides that would end later, and says whether they were
+warm.
 Steady batches are the batches between the first and the last of a round: the first batch starts up,
 and the last batch may be short. CPU time is that of the steady batches, for each process, the
 broker included. Linux only. Machines change from day to day: compare the sides within one run. The
@@ -63,6 +64,8 @@ BYTES_OF_A_TOPIC: Final = 400_000_000
 MOST_RECORDS: Final = 1_500_000
 BATCHES: Final = 6
 STILL_FASTER: Final = 1.03
+MOST_OTHERS: Final = 0.2
+"""Cores. A turn in which other programs used more does not count, if there are quieter ones."""
 MOST_WARM_UPS: Final = 8
 TABLES: Final = ("kohort", "rows")
 """The sides with a table that can be compared with its topic."""
@@ -127,6 +130,8 @@ class Measurement:
         self._wanted = rounds
         self._deadline = deadline
         self._rounds: dict[str, list[Round]] = {side: [] for side in sides}
+        self._others: list[float] = []
+        """The cores that other programs used in each turn."""
         self._tables: dict[str, Path] = {}
         """The last table of each side."""
 
@@ -134,13 +139,17 @@ class Measurement:
         """Warm up, measure, compare the last tables with the topic; print and return figures."""
         warm_ups = turns = 0
         longest = 0.0
-        while turns - warm_ups < self._wanted:
+        while len(self._quiet(warm_ups, turns)) < self._wanted:
             begun = time.monotonic()
             if turns and begun + longest > self._deadline:
                 break
+            before = self._setting.meter.others()
             for side in self._rounds:
                 self._rounds[side].append(self._run_round(side, turns))
-            longest = max(longest, time.monotonic() - begun)
+            spent = time.monotonic() - begun
+            self._others.append((self._setting.meter.others() - before) / spent)
+            print(f"other programs used {self._others[-1]:.2f} cores in this turn", flush=True)
+            longest = max(longest, spent)
             turns += 1
             if warm_ups == turns - 1 and not all(map(self._is_warm, self._rounds.values())):
                 warm_ups = turns
@@ -149,6 +158,10 @@ class Measurement:
             if not verify(folder, client).ok:
                 sys.exit(f"{self._case}: kohort's table differs from the topic")
         return self._figures(warm_ups, turns)
+
+    def _quiet(self, warm_ups: int, turns: int) -> list[int]:
+        """The turns of warm sides in which other programs left both sides alone."""
+        return [turn for turn in range(warm_ups, turns) if self._others[turn] <= MOST_OTHERS]
 
     def _is_warm(self, rounds: Sequence[Round]) -> bool:
         rates = [rate(done.steady) for done in rounds]
@@ -178,9 +191,16 @@ class Measurement:
     def _figures(self, warm_ups: int, turns: int) -> list[Row]:
         # If time was over before all sides were warm, the last round counts.
         first = min(warm_ups, turns - 1)
+        counted = self._quiet(first, turns) or list(range(first, turns))
         case = self._case
-        print(f"{case}: median of {turns - first} rounds after {first} rounds of warming up")
-        rows = [self._row(side, rounds[first:]) for side, rounds in self._rounds.items()]
+        print(
+            f"{case}: median of {len(counted)} rounds after {first} rounds of warming up, with "
+            f"{statistics.mean(self._others[turn] for turn in counted):.2f} cores of other programs"
+        )
+        rows = [
+            self._row(side, [rounds[turn] for turn in counted])
+            for side, rounds in self._rounds.items()
+        ]
         cpu = {row["side"]: row["cpu_us_a_row"] for row in rows}
         rates = {row["side"]: row["steady_rows_per_s"] for row in rows}
         for side, peer in (
