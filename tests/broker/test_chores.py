@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.broker.conftest import Connect, MakeProduce, bytes_of, loop_of
+from tests.client.stage import until
 from tests.stored_records import iterate_records
 
 from kohort.broker.embedded import EmbeddedBroker
@@ -19,14 +20,6 @@ from kohort.storage.records import Record, build_batch
 from kohort.wire.messages import k08_offset_commit, k09_offset_fetch, k12_heartbeat
 
 PATIENCE_S = 20.0
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    """Wait until a condition holds."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline, "it never came true"
-        time.sleep(0.01)
 
 
 class Disk:
@@ -76,7 +69,7 @@ def test_waiting_writes_share_a_sync(
     before = disk.begun
     for client in clients:
         client.send(produce_request("t", [b"a"]))
-    wait_for(lambda: disk.begun == before + 1)
+    until(lambda: disk.begun == before + 1, "a sync begins")
     assert all(client.silent(0.02) for client in clients)
     disk.free.set()
     offsets = {
@@ -114,9 +107,9 @@ def test_flush_ms_syncs_batches_without_a_waiter(
     client.create("t", flush_ms=30)
     assert client.produce("t", [b"a"]).error_code == 0
     log = loop_of(kohort_broker)._journal._topics.log(TopicPartition("t", 0))
-    wait_for(lambda: log.durable_end_offset == 1)
+    until(lambda: log.durable_end_offset == 1, "the first record is durable")
     client.produce("t", [b"b"])
-    wait_for(lambda: log.durable_end_offset == 2)
+    until(lambda: log.durable_end_offset == 2, "the second record is durable")
 
 
 def test_old_segments_go(
@@ -126,7 +119,7 @@ def test_old_segments_go(
     client.create("t", segment_bytes=2000, retention_bytes=3000)
     for _ in range(10):
         client.produce("t", [b"x" * 1000])
-    wait_for(lambda: client.offset_at("t", -2).offset >= 6)
+    until(lambda: client.offset_at("t", -2).offset >= 6, "old records are deleted")
     assert client.offset_at("t", -1).offset == 10
     assert client.fetch("t", offset=0).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
     assert client.fetch("t", offset=9).error_code == 0
@@ -154,7 +147,7 @@ def test_compacted_topics_keep_the_newest_of_each_key(
             offset = found[-1].offset + 1
         return found
 
-    wait_for(lambda: len(records()) < 15)
+    until(lambda: len(records()) < 15, "the topic is compacted")
     newest = {record.key: (record.value or b"")[:3] for record in records()}
     assert newest == {b"0": b"027", b"1": b"028", b"2": b"029"}
     offsets = [record.offset for record in records()]
@@ -186,7 +179,7 @@ def test_the_offsets_topic_is_compacted_too(
         commit(offset)
     topics = loop_of(first)._journal._topics
     log = topics.log(TopicPartition("__consumer_offsets", 0))
-    wait_for(lambda: log.size < 5_000)
+    until(lambda: log.size < 5_000, "the log is compacted")
     first.close()
     client = connect(kohort_broker_factory(str(tmp_path / "data"), **settings))
     f = k09_offset_fetch

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from tests.broker.conftest import Connect, RawClient, ValuesOf
+from tests.client.stage import until
 
 from kohort.broker.embedded import EmbeddedBroker
 from kohort.model.errors import ErrorCode
@@ -261,14 +262,7 @@ def leftovers(directory: str | Path) -> list[str]:
     return [n for n in os.listdir(directory) if n.endswith("-delete") or n.startswith("big-")]
 
 
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
-def test_a_deleted_topics_files_go_behind_the_answer(
+def test_a_deleted_topics_files_go_after_the_answer(
     kohort_broker_factory: Callable[..., EmbeddedBroker], connect: Connect, tmp_path: Path
 ) -> None:
     directory = str(tmp_path / "data")
@@ -283,7 +277,10 @@ def test_a_deleted_topics_files_go_behind_the_answer(
     assert leftovers(directory), "nobody waited for them"
     raw.create("big", 3)
     assert raw.fetch("big", partition=2).high_watermark == 0
-    wait_until(lambda: sorted(leftovers(directory)) == ["big-0", "big-1", "big-2"])
+    until(
+        lambda: sorted(leftovers(directory)) == ["big-0", "big-1", "big-2"],
+        "the old files are gone",
+    )
 
 
 def test_the_next_start_removes_the_files_that_a_crash_left(
@@ -297,5 +294,5 @@ def test_the_next_start_removes_the_files_that_a_crash_left(
         (directory / name).mkdir()
         (directory / name / "00000000000000000000.log").write_bytes(b"x")
     raw = connect(kohort_broker_factory(str(directory)))
-    wait_until(lambda: not leftovers(directory))
+    until(lambda: not leftovers(directory), "all files are gone")
     assert raw.fetch("t").error_code == 0
