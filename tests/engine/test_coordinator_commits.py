@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from tests.engine.coordinator_bench import Bench, Client, stable
 
+from kohort.engine.coordinator_connection import Again
 from kohort.engine.coordinator_engine import CoordinatorEngine
-from kohort.engine.coordinator_outputs import Observed, Output
+from kohort.engine.coordinator_outputs import Observed
 from kohort.engine.coordinator_recording import RecordingCoordinatorEngine
 from kohort.engine.coordinator_writes import Write
 from kohort.engine.known_requests import MAX_KNOWN_SIZE, KnownCommit, known_commit
@@ -425,7 +426,7 @@ def test_a_repeated_commit_is_one_write_and_any_other_is_left_to_the_long_way() 
     client, member_id = stable(life, "g", OffsetCommit=9)
     line = life.engine.connection(client.conn)
 
-    def again(offset: int, generation: int = 1) -> list[Output] | None:
+    def again(offset: int, generation: int = 1) -> Again | None:
         fields = {"member_id": member_id, "generation_id_or_member_epoch": generation}
         frame = client.frame("OffsetCommit", request_of(SHAPES[5], offset, group_id="g", **fields))
         outputs = life.engine.again(line, frame, life.now)

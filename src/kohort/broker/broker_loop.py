@@ -165,30 +165,37 @@ class BrokerLoop:
         """Bytes of a client.
 
         A known heartbeat is served at once: it costs little, and its member expires without it.
-        When this turn of the loop has lasted too long, other requests are postponed, until all
-        earlier ones are served.
+        Other requests that come again and need no event are served at once, too. When this turn of
+        the loop has lasted too long, all others are postponed, until all earlier ones are served.
         """
         session.heard = True
         now = monotonic_now()
         if now - self._last_seen > TICK_MICROS:
             now = self.now()
         self._last_seen = now
-        reply = None if session.put_off else self._engine.beat(session.line, data, now)
-        if reply is not None:
+        engine, line = self._engine, session.line
+        if session.put_off:
+            self._put_off_for(session, data)
+        elif (reply := engine.beat(line, data, now)) is not None:
             # A known heartbeat has no other output and sets no earlier deadline.
             session.transmit(reply)
-            if self._engine.tells_beats:
-                self._turn(self._engine.advance(now))
+            if engine.tells_beats:
+                self._turn(engine.advance(now))
+        elif (outputs := engine.again(line, data, now)) is not None:
+            for output in outputs:  # at most one
+                if type(output) is Write:
+                    self._journal.write(output)
+                else:
+                    session.transmit(output.data)
+            if not self._settling:
+                self._settle_soon()
         elif self._put_off or now > self._turn_ends:
             self._put_off_for(session, data)
         else:
             self._received(session, data, now)
 
     def _received(self, session: Session, data: memoryview | bytes, now: Instant) -> None:
-        outputs = self._engine.again(session.line, data, now)
-        again = outputs is not None
-        if outputs is None:
-            outputs = self._engine.received(session.conn, data, now)
+        outputs = self._engine.received(session.conn, data, now)
         output = outputs[0] if len(outputs) == 1 else None
         if type(output) is Transmit and output.conn == session.conn:
             # Usually one request arrived and its answer leaves at once. The request may have set an
@@ -207,7 +214,7 @@ class BrokerLoop:
         elif not self._settling:
             # Usually a JoinGroup or a SyncGroup that waits.
             self._settle_soon()
-        if not again and not session.held and not session.line.wants_data:
+        if not session.held and not session.line.wants_data:
             session.hold(True)
 
     def _put_off_for(self, session: Session, data: bytes | memoryview) -> None:

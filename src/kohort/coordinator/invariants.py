@@ -141,8 +141,10 @@ def _check_offsets(registry: Registry, group: Group) -> None:
 def _check_parked(registry: Registry) -> None:
     """``Registry.parked`` holds the parked requests of all members, and no others."""
     known = registry.parked
-    for token, (group, member) in known.items():
-        _require(group, registry.is_live(group), f"{token} waits for it, but it is gone")
+    for token, member in known.items():
+        group = registry.groups[member.session_timer.group_id]
+        mine = group.members.get(member.member_id) is member
+        _require(group, mine, f"{token} waits for {member.member_id}, which is no member")
         mine = token in (member.parked_join, member.parked_sync)
         _require(group, mine, f"{token} is not {member.member_id}'s")
     parked = sum(

@@ -407,7 +407,7 @@ def join_again(
         return False
     member.protocols, member.parked_join = tuple(protocols), token
     group.parked_joins = parked + 1
-    registry.parked[token] = (group, member)
+    registry.parked[token] = member
     return True
 
 

@@ -245,10 +245,10 @@ def tokens_dropped(registry: Registry, event: TokensDropped) -> None:
     as alive until the leader has synced.
     """
     for token in event.tokens:
-        parked = registry.parked.pop(token, None)
-        if parked is None:
+        member = registry.parked.pop(token, None)
+        if member is None:
             continue
-        group, member = parked
+        group = registry.groups[member.session_timer.group_id]
         if member.parked_join == token:
             _drop_join(registry, group, member)
         else:

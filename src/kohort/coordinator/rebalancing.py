@@ -115,8 +115,8 @@ def _send_back(registry: Registry, group: Group, error: ErrorCode) -> None:
         token = group.unpark_join(member)
         if token is not None:
             member.knows_id = True
-            registry.arm_session(member)
-            registry.respond(token, JoinAnswer(error=error, member_id=member.member_id))
+            answer = JoinAnswer(error=error, member_id=member.member_id)
+            registry.answer_parked(member, token, answer)
     reopen(registry, group)
 
 
@@ -137,7 +137,7 @@ def park(registry: Registry, group: Group, member: Member, token: Token) -> None
     told to join again, which it has done.
     """
     superseded = group.park_join(member, token)
-    registry.parked[token] = (group, member)
+    registry.parked[token] = member
     if superseded is not None:
         answer = JoinAnswer(error=ErrorCode.REBALANCE_IN_PROGRESS, member_id=member.member_id)
         registry.respond(superseded, answer)
@@ -343,14 +343,13 @@ def _answer_joins(
         token, member.parked_join = member.parked_join, None
         if token is None:
             continue
-        registry.arm_session(member)
         if member_id == leader_id:
             answer = joined_answer(group, member)
         else:
             answer = JoinAnswer(  # by position: all fields in their order
                 NO_ERROR, generation_id, protocol_type, protocol_name, leader_id, member_id
             )
-        registry.respond(token, answer)
+        registry.answer_parked(member, token, answer)
     group.parked_joins = 0
 
 
@@ -411,6 +410,5 @@ def answer_parked_syncs(registry: Registry, group: Group, answer: SyncAnswer) ->
     """Give the same answer to all members that wait for an assignment; restart their sessions."""
     for member in group.members.values():
         if member.parked_sync is not None:
-            registry.respond(member.parked_sync, answer)
-            member.parked_sync = None
-            registry.arm_session(member)
+            token, member.parked_sync = member.parked_sync, None
+            registry.answer_parked(member, token, answer)

@@ -82,8 +82,8 @@ class Registry:
         self.groups: dict[GroupId, Group] = {}
         self.deadlines: Deadlines[Timer] = Deadlines() if deadlines is None else deadlines
         self.writes: dict[Ticket, Write] = {}
-        self.parked: dict[Token, tuple[Group, Member]] = {}
-        """Group and member of each parked JoinGroup and SyncGroup."""
+        self.parked: dict[Token, Member] = {}
+        """The member of each parked JoinGroup and SyncGroup."""
         self.now = Instant(0)
         self.loading = False
         self.sweep_queue: list[GroupId] = []
@@ -97,6 +97,12 @@ class Registry:
     def respond(self, token: Token, answer: Answer) -> None:
         """Answer a request; to be called once for each token."""
         self.parked.pop(token, None)
+        self._effects.append(Respond(token, answer))
+
+    def answer_parked(self, member: Member, token: Token, answer: Answer) -> None:
+        """Answer a parked request of a member, and restart the member's session."""
+        self.arm_session(member)
+        del self.parked[token]
         self._effects.append(Respond(token, answer))
 
     def observe(self, fact: Fact) -> None:

@@ -53,8 +53,6 @@ class SyncWrite:
             return
         group.sync_write = None
         group.renamed.clear()
-        for member in group.members.values():
-            member.assignment = self.assignments[member.member_id]
         group.move_to(GroupState.STABLE, registry.time_of_day())
         registry.observe(
             GroupStabilized(
@@ -64,11 +62,13 @@ class SyncWrite:
             )
         )
         tells = registry.details()
-        for member in group.members.values():
+        assignments = self.assignments
+        for member_id, member in group.members.items():
+            member.assignment = assignments[member_id]
             if member.parked_sync is not None:
                 token, member.parked_sync = member.parked_sync, None
-                registry.arm_session(member)
-                registry.respond(token, _delivered(registry, group, member, tells=tells))
+                answer = _delivered(registry, group, member, tells=tells)
+                registry.answer_parked(member, token, answer)
 
     def failed(self, registry: Registry, ticket: Ticket, error: ErrorCode) -> None:
         """The generation has no assignment: rebalance again."""
@@ -102,7 +102,7 @@ def sync(registry: Registry, event: SyncGroup) -> None:
         # As with joins: Kafka drops the older request, and all later ones on its connection.
         registry.respond(member.parked_sync, SyncAnswer(error=ErrorCode.REBALANCE_IN_PROGRESS))
     member.parked_sync = event.token
-    registry.parked[event.token] = (group, member)
+    registry.parked[event.token] = member
     if member.member_id == group.leader_id:
         _take_assignments(registry, group, member, event)
 
@@ -142,7 +142,7 @@ def sync_again(
     ):
         assignment = b""
         member.parked_sync = token
-        registry.parked[token] = (group, member)
+        registry.parked[token] = member
     else:
         return None
     _note(registry, group, member_id)

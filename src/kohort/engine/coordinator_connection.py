@@ -18,7 +18,8 @@ from typing import Any, Final, TypeAlias
 from kohort.coordinator.coordinator import Coordinator
 from kohort.coordinator.interface import HeartbeatAnswer, Request
 from kohort.coordinator.liveness import HeartbeatHandle
-from kohort.engine.coordinator_outputs import Output, Transmit
+from kohort.engine.coordinator_outputs import Transmit
+from kohort.engine.coordinator_writes import Write
 from kohort.engine.known_requests import (
     Data,
     JoinShape,
@@ -71,6 +72,10 @@ _ANSWER_ID_ENDS: Final = 8
 
 
 _make = tuple.__new__  # costs a third of a call of the named tuple
+
+
+Again: TypeAlias = tuple[()] | tuple[Write] | tuple[Transmit]
+"""The only output of a request that comes again, if it has one at once."""
 
 
 class Connection(ServerConnection):
@@ -186,7 +191,7 @@ class Connection(ServerConnection):
         coordinator: Coordinator,
         owed: Owed,
         knows: Knows,
-    ) -> list[Output] | None:
+    ) -> Again | None:
         """Receive and serve a commit with the bytes of ``commit``, except for its values.
 
         None: nothing was done, because the bytes differ or the commit is not a usual one. Only for
@@ -206,12 +211,12 @@ class Connection(ServerConnection):
             return None
         self.commits_read = 0
         self.receive_known(token, commit.route, values[0])
-        owed[token] = (self, commit.header.api_version, (commit, values))
-        return [commit.write(*stored)]
+        owed[token] = (self, commit.header.api_version, commit, values)
+        return (commit.write(*stored),)
 
     def join_again(
         self, join: JoinShape, data: Data, now: Instant, coordinator: Coordinator, owed: Owed
-    ) -> list[Output] | None:
+    ) -> Again | None:
         """A join that waits for the end of the join phase; see ``commit_again``."""
         values = join.values(data)
         if values is None:
@@ -224,12 +229,12 @@ class Connection(ServerConnection):
             return None
         self.joins_read = 0
         self.receive_known(token, join.route, values[0])
-        owed[token] = (self, join.header.api_version, (join, values))
-        return []
+        owed[token] = (self, join.header.api_version, join, values)
+        return ()
 
     def sync_again(
         self, sync: SyncShape, data: Data, now: Instant, coordinator: Coordinator, owed: Owed
-    ) -> list[Output] | None:
+    ) -> Again | None:
         """A sync that waits for the leader's, or gets its assignment; see ``commit_again``."""
         values = sync.values(data)
         if values is None:
@@ -243,10 +248,10 @@ class Connection(ServerConnection):
             return None
         self.syncs_read = 0
         if assignment:
-            return [_make(Transmit, (self.id, sync.assigned(assignment, values)))]
+            return (_make(Transmit, (self.id, sync.assigned(assignment, values))),)
         self.receive_known(token, sync.route, values[0])
-        owed[token] = (self, sync.header.api_version, (sync, values))
-        return []
+        owed[token] = (self, sync.header.api_version, sync, values)
+        return ()
 
     def again(self, data: Data, knows: Knows) -> tuple[KnownShape, Request, Values] | None:
         """Receive a request that differs from a known one in its values only; None: it does not.
@@ -279,8 +284,8 @@ def _is_tried(count: int) -> bool:
     return count & (count - 1) == 0
 
 
-Owed: TypeAlias = dict[Token, tuple[Connection, int, tuple[KnownShape, Values] | None]]
-"""Of each unanswered request: connection, version, and for a known request its shape and values."""
+Owed: TypeAlias = dict[Token, tuple[Connection, int, KnownShape | None, Values]]
+"""Of each unanswered request: connection and version; shape and values of a known one."""
 
 
 class LastHeartbeat(HeartbeatHandle):

@@ -36,6 +36,7 @@ from kohort.coordinator.interface import (
 from kohort.engine.coordinator_connection import (
     ABOUT_OFFSETS,
     KEPT_APIS,
+    Again,
     Connection,
     LastHeartbeat,
     Owed,
@@ -172,15 +173,15 @@ class CoordinatorEngine:
         reply = None if known.heartbeat is None else self.beat(known, data, now)
         if reply is not None:
             return [Transmit(known.id, reply)]
-        outputs = self.again(known, data, now)
-        if outputs is not None:
-            return outputs
+        output = self.again(known, data, now)
+        if output is not None:
+            return list(output)
         again = known.again(data, self._knows_partition)
         if again is None:
             return None
         shape, event, values = again
         version = shape.header.api_version
-        self._owed[event.token] = (known, version, (shape, values))
+        self._owed[event.token] = (known, version, shape, values)
         self._serve(known, event, version, values[0], now)
         return self._settle(now)
 
@@ -198,8 +199,8 @@ class CoordinatorEngine:
             return None
         return self._beat_again(known, beat, bytes(data), now)
 
-    def again(self, known: Connection, data: Data, now: Instant) -> list[Output] | None:
-        """The outputs of another request that comes again and needs no event (ADRs 0105 and 0108).
+    def again(self, known: Connection, data: Data, now: Instant) -> Again | None:
+        """The output of another request that comes again and needs no event (ADRs 0105 and 0108).
 
         None: nothing was done, call ``received``.
         """
@@ -352,7 +353,7 @@ class CoordinatorEngine:
         if type(request) in ABOUT_OFFSETS and known.put_behind(received):
             return
         version = header.api_version
-        self._owed[token] = (known, version, None)
+        self._owed[token] = (known, version, None, ())
         event = make_event(received, known, self._knows_partition)
         self._serve(known, event, version, header.correlation_id, now)
 
@@ -412,9 +413,9 @@ class CoordinatorEngine:
                 owed = self._owed.pop(effect.token, None)
                 if owed is None:
                     continue
-                known, version, again = owed
+                known, version, shape, values = owed
                 answer = effect.answer
-                frame = again and again[0].response(answer, again[1])
+                frame = shape and shape.response(answer, values)
                 if frame:
                     self._send(known, known.answer_with(effect.token, frame))
                     continue
