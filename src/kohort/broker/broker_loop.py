@@ -165,8 +165,8 @@ class BrokerLoop:
         """Bytes of a client.
 
         A known heartbeat is served at once: it costs little, and its member expires without it.
-        Other requests that come again and need no event are served at once, too. When this turn of
-        the loop has lasted too long, all others are postponed, until all earlier ones are served.
+        When this turn of the loop has lasted too long, other requests are postponed, until all
+        earlier ones are served.
         """
         session.heard = True
         now = monotonic_now()
@@ -181,6 +181,8 @@ class BrokerLoop:
             session.transmit(reply)
             if engine.tells_beats:
                 self._turn(engine.advance(now))
+        elif self._put_off or now > self._turn_ends:
+            self._put_off_for(session, data)
         elif (outputs := engine.again(line, data, now)) is not None:
             for output in outputs:  # at most one
                 if type(output) is Write:
@@ -189,8 +191,6 @@ class BrokerLoop:
                     session.transmit(output.data)
             if not self._settling:
                 self._settle_soon()
-        elif self._put_off or now > self._turn_ends:
-            self._put_off_for(session, data)
         else:
             self._received(session, data, now)
 

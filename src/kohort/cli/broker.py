@@ -34,7 +34,7 @@ from kohort.storage.errors import StorageError
 LOGGERS = ("kohort", "org.apache.kafka")
 """Kohort's own lines, and the coordinator's lines with Kafka's wording and logger name."""
 
-GARBAGE_CHECK_OBJECTS = 50_000
+GARBAGE_CHECK_OBJECTS = 250_000
 """Python searches for reference cycles after this number of new objects."""
 
 
