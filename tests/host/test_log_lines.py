@@ -73,7 +73,7 @@ def test_without_log_lines_a_field_changes_nothing(capsys: pytest.CaptureFixture
     set_up_log_lines(TEXT, "WARNING")
     LOG.warning("late")
     assert re.fullmatch(
-        r"\S+ \S+ WARNING late \(kohort\.spark\.driver\)\n", capsys.readouterr().err
+        r"\S+ \S+ WARNING late \(kohort\.spark\.source\.driver\)\n", capsys.readouterr().err
     )
 
 

@@ -354,7 +354,7 @@ def _followed(
 def _assigned(
     version: int, protocol_type: ProtocolType | None, protocol_name: ProtocolName | None, size: int
 ) -> Form:
-    """The responses with an assignment of so many bytes, which is the value."""
+    """The responses with an assignment of this many bytes, which is the value."""
     said = (NO_ERROR, protocol_type, protocol_name)
     answers = [SyncAnswer(*said, byte * size) for byte in (b"\0", b"\xff")]
     return _form(version, answers, lambda _number, size: f"{size}s")
