@@ -286,8 +286,15 @@ def replace(
         return clock() * 1_000
 
     virtual = SimpleNamespace(monotonic=monotonic, monotonic_ns=nanos, sleep=sleep)
-    consumers = ("consumer", "consumer_positions", "consumer_subscription")
-    for module in ("client_loop", "poll_loop", "partition_reader", "steps", *consumers):
+    parts = (
+        "poll_loop",
+        "partition_reader",
+        "steps",
+        "consumer_positions",
+        "consumer_subscription",
+    )
+    consuming = [f"consuming.{part}" for part in parts]
+    for module in ("connections.client_loop", "consumer", *consuming):
         patch.setattr(f"kohort.client.{module}.time", virtual)
     patch.setattr("kohort.client.consumer.monotonic_ns", nanos)
     patch.setattr("kohort.client.recording.FactRecorder", LabFactRecorder)

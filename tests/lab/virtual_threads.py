@@ -16,6 +16,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import nullcontext
+from pathlib import Path
 from random import Random
 from types import FrameType, SimpleNamespace, TracebackType
 from typing import Any, ClassVar, Final, Protocol
@@ -23,25 +24,30 @@ from typing import Any, ClassVar, Final, Protocol
 import pytest
 from tests.lab.virtual_client import CURRENT, LOOK_S, Host, LabFetcher, LabWires, replace
 
+import kohort
 from kohort.client.connections.client_loop import monotonic_now
 from kohort.engine.consumer_driver import ConsumerDriver
 from kohort.model.instants import MICROS_PER_SECOND
 
-RACING: Final = (
-    "/client/consumer.py",
-    "/client/consumer_positions.py",
-    "/client/consumer_subscription.py",
-    "/client/consumer_membership.py",
-    "/client/poll_loop.py",
-    "/client/partition_reader.py",
-    "/client/recording.py",
-    "/client/metrics.py",
-    "/client/driver_thread.py",
-    "/client/client_loop.py",
-    "/client/status.py",
-    "/engine/consumer_driver.py",
-    "/engine/driver_answers.py",
-    "/consumer/core.py",
+_PACKAGE: Final = Path(kohort.__file__).parent
+RACING: Final = frozenset(
+    str((_PACKAGE / path).resolve(strict=True))  # a path that is wrong would race nothing
+    for path in (
+        "client/consumer.py",
+        "client/consuming/consumer_positions.py",
+        "client/consuming/consumer_subscription.py",
+        "client/consuming/consumer_membership.py",
+        "client/consuming/poll_loop.py",
+        "client/consuming/partition_reader.py",
+        "client/recording.py",
+        "client/metrics.py",
+        "client/connections/driver_thread.py",
+        "client/connections/client_loop.py",
+        "client/status.py",
+        "engine/consumer_driver.py",
+        "engine/driver_answers.py",
+        "consumer/core.py",
+    )
 )
 """The modules in which a thread may lose the processor before any line."""
 LONGEST_PREEMPTION: Final = 2_000
@@ -156,7 +162,7 @@ class VirtualThread:
             raise Killed
 
     def _enter(self, frame: FrameType, _event: str, _arg: object) -> Any:
-        return self._line if frame.f_code.co_filename.endswith(RACING) else None
+        return self._line if frame.f_code.co_filename in RACING else None
 
     def _line(self, _frame: FrameType, event: str, _arg: object) -> Any:
         if event == "line" and self._chance.random() < self._preempted:
@@ -309,8 +315,8 @@ def install(patch: pytest.MonkeyPatch, clock: Callable[[], int], preempted: floa
         RLock=VirtualLock, Event=threading.Event, current_thread=threading.current_thread
     )
     for module in ("driver_thread", "client_loop"):
-        patch.setattr(f"kohort.client.{module}.threading", of_threads)
-        patch.setattr(f"kohort.client.{module}.Future", VirtualFuture)
+        patch.setattr(f"kohort.client.connections.{module}.threading", of_threads)
+        patch.setattr(f"kohort.client.connections.{module}.Future", VirtualFuture)
     # A real lock, of a dictionary that pods never share; a thread may lose the processor inside.
     patch.setattr("kohort.client.recording._files_lock", nullcontext())
     patch.setattr("kohort.client.connections.driver_thread.ClientLoop", LabLoop)
