@@ -93,7 +93,7 @@ def sync(registry: Registry, event: SyncGroup) -> None:
         registry.respond(event.token, SyncAnswer(error=error))
         return
     member = group.members[event.member_id]
-    _note(registry, group, member.member_id)
+    _has_asked(registry, group, member.member_id)
     if group.state is STABLE:
         answer = _delivered(registry, group, member, tells=registry.details())
         registry.respond(event.token, answer)
@@ -145,11 +145,11 @@ def sync_again(
         registry.parked[token] = member
     else:
         return None
-    _note(registry, group, member_id)
+    _has_asked(registry, group, member_id)
     return assignment
 
 
-def _note(registry: Registry, group: Group, member_id: MemberId) -> None:
+def _has_asked(registry: Registry, group: Group, member_id: MemberId) -> None:
     """A member has asked for its assignment; with the last one the sync timer stops."""
     awaited = group.pending_sync
     awaited.pop(member_id, None)

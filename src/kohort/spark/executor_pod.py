@@ -1,8 +1,9 @@
 """Starts an executor of Spark in a pod of Kubernetes, with nothing but pip's Spark and Java.
 
 In: the variables that Spark's driver has given to the pod. Out: the command of the executor. Must
-not know: groups, tables. Spark's own image has a script for this; an image with Python and
-``pip install 'kohort[spark]'`` has not, and pip's Java lacks a module that Spark's options name.
+not know: groups, tables. Spark's own image has a script for this. An image with Python and
+``pip install 'kohort[spark]'`` has no script, and pip's Java lacks a module that Spark's options
+name.
 """
 
 from __future__ import annotations

@@ -30,16 +30,17 @@ def map_records(
 ) -> DataFrame:
     """The rows that a function makes from the records of topics, as a stream.
 
-    The rows of ``load().mapInArrow(function, schema)`` on ``format("kohort")``, at least once too.
-    But the task that reads the records calls the function, so the records never become rows of
-    Spark's JVM. Spark's ``numInputRows`` counts tasks. The option ``readTasks`` has their number.
+    The rows are those of ``load().mapInArrow(function, schema)`` on ``format("kohort")``. Each
+    record is read at least once. The task that reads the records calls the function, so the records
+    never become rows of Spark's JVM. Spark's ``numInputRows`` counts tasks. The option
+    ``readTasks`` has the number of tasks.
 
     Args:
         spark: the session of the stream.
         options: those of ``format("kohort")``; ``columns`` names the columns of the batches.
         function: gets the batches of all records of a task, in order of offsets in each partition;
             yields batches with the columns of ``schema``, or none.
-        schema: of the function's rows, as for ``mapInArrow``.
+        schema: the schema of the function's rows, as for ``mapInArrow``.
 
     Raises:
         ConfigError: an option is wrong.
