@@ -96,7 +96,7 @@ def test_a_mistake_in_the_file_is_named(run: Any, text: str, said: str) -> None:
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     done = CliRunner().invoke(cli, ["pipeline", "--config", str(tmp_path / "none.toml")])
     assert isinstance(done.exception, ConfigError)
-    assert "cannot read --config" in str(done.exception)
+    assert "none.toml: No such file or directory; name a TOML file" in str(done.exception)
 
 
 def test_the_file_of_the_tutorial_is_right(run: Any, tmp_path: Path) -> None:

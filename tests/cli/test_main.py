@@ -66,6 +66,78 @@ def test_an_unknown_command_is_a_user_error() -> None:
     assert CliRunner().invoke(cli, ["nonsense"]).exit_code == 2
 
 
+WRONG_LINES = {
+    "pipeline": "missing option '--group'",
+    "pipeline --sql folder": "invalid value for '--sql': File 'folder' is a directory",
+    "pipeline --output file": "invalid value for '--output': Directory 'file' is a file",
+    "pipeline --config folder": "invalid value for '--config': File 'folder' is a directory",
+    "topics list --command-config folder": (
+        "invalid value for '--command-config': File 'folder' is a directory"
+    ),
+    "spark history": "missing argument 'FILE...'",
+    "pipeline --table csv": "invalid value for '--table': 'csv' is not one of 'parquet', 'delta'",
+    "table nonsense": "no such command 'nonsense'",
+    "lab run --seeed 1": "no such option '--seeed'. Did you mean '--seed'?",
+}
+
+
+@pytest.mark.parametrize("words", WRONG_LINES)
+def test_a_wrong_command_line_is_one_line_and_status_2(
+    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").touch()
+    with pytest.raises(SystemExit) as caught:
+        main(words.split())
+    assert caught.value.code == 2
+    told = capsys.readouterr().err
+    command = "kohort " + words.partition(" -")[0].removesuffix(" nonsense")
+    mark = "" if told.count("?") else ";"
+    assert told == f"kohort: {WRONG_LINES[words]}{mark} `{command} --help` shows the usage\n"
+
+
+UNREADABLE = {
+    "pipeline --group g --topic t --output o --sql none": (
+        "none: No such file or directory; name a file with SELECT expressions FROM records"
+    ),
+    "pipeline --config none": (
+        "none: No such file or directory; name a TOML file with the options of the command"
+    ),
+    "topics list --command-config none": (
+        "settings from none: No such file or directory; name a file with a line NAME=VALUE for "
+        "each setting"
+    ),
+    "topics list --command-config binary": (
+        "settings from binary: it is no UTF-8 text; name a file with a line NAME=VALUE for each "
+        "setting"
+    ),
+    "demo --input none": "none: No such file or directory; name a text file",
+    "lab replay none": "none: No such file or directory; name a plan that --keep wrote",
+}
+
+
+@pytest.mark.parametrize("words", UNREADABLE)
+def test_an_unreadable_file_is_one_line_that_says_which_file_is_expected(
+    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "binary").write_bytes(b"\xff\xfe")
+    with pytest.raises(SystemExit) as caught:
+        main(words.split())
+    assert caught.value.code == 2
+    assert capsys.readouterr().err == f"kohort: cannot read {UNREADABLE[words]}\n"
+
+
+def test_a_group_of_commands_without_a_command_shows_its_help(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["table"])
+    assert caught.value.code == 2
+    assert "Commands:" in capsys.readouterr().err
+
+
 def test_a_kohort_error_is_one_line_and_status_2(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -109,7 +109,7 @@ def test_a_line_without_a_key_ends_the_input(kohort: Kohort, admin: Admin, tmp_p
     assert "\n1 records, " in kohort.errors
     missing = tmp_path / "missing"
     kohort("produce", str(path), str(missing), "--topic", "t", status=1)
-    assert f"{missing} cannot be read: No such file or directory" in kohort.errors
+    assert f"cannot read {missing}: No such file or directory" in kohort.errors
     assert "\n3 records, " in kohort.errors
 
 

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import click
 
-from kohort.cli.output import FILE
+from kohort.cli.output import FILE, reading
 from kohort.model.errors import ConfigError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -61,10 +61,8 @@ def _read(context: click.Context, option: click.Parameter, path: Path | None) ->
 
 def _document(path: Path) -> dict[str, Any]:
     try:
-        with path.open("rb") as file:
+        with reading(path, "a TOML file with the options of the command"), path.open("rb") as file:
             return tomllib.load(file)
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot read --config {path}: {error}") from error
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path} is not TOML: {error}") from error
 

@@ -17,7 +17,7 @@ from typing import Final
 
 import click
 
-from kohort.cli.output import name_and_value
+from kohort.cli.output import name_and_value, writing
 from kohort.model.errors import ConfigError
 from kohort.testing.kafka_jars import KAFKA_VERSION, RELEASES, home, installed
 from kohort.testing.kafka_jars import fetch as fetch_jars
@@ -95,6 +95,8 @@ def start(
     ports = [*range(port, port + count), *free_ports(count)] if port else []
     properties = dict(name_and_value("--set", text) for text in settings)
     cluster = RealKafka(place, nodes=count, settings=properties, ports=ports, heap=heap, jars=jars)
+    with writing(place):
+        place.mkdir(parents=True, exist_ok=True)
     cluster.start()
     state = {"pids": list(cluster.pids.values()), "bootstrap": cluster.bootstrap_servers}
     (place / STATE).write_text(json.dumps(state), encoding="utf-8")
@@ -137,7 +139,7 @@ def _running(place: Path) -> list[int]:
     """The noted processes that still run Kafka from this directory; their ids may be reused."""
     try:
         pids = json.loads((place / STATE).read_text(encoding="utf-8"))["pids"]
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return []
     return [pid for pid in pids if str(place) in _command_line(pid)]
 

@@ -7,7 +7,6 @@ has a budget of 300 ms.
 
 from __future__ import annotations
 
-import errno
 import importlib
 from typing import Any, Final
 
@@ -15,13 +14,10 @@ import click
 from click.shell_completion import CompletionItem
 
 import kohort
-from kohort.model.errors import KohortError
+from kohort.model.errors import FULL_DISK, KohortError
 
 USER_ERROR: Final = 2
 """The exit status if the command cannot be done as requested; click uses the same."""
-
-FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-"""Errors of a full device or quota. Any other ``OSError`` is a bug."""
 
 COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "demo": ("kohort.cli.demo.command:demo", "Show a group of Spark applications at work."),
@@ -104,19 +100,39 @@ def cli() -> None:
 def main(args: list[str] | None = None) -> Any:
     """Run the command line; the entry point of the process.
 
-    Every ``KohortError`` and a full device become one line on standard error and an exit status.
-    So a traceback is always a bug.
+    Every ``KohortError``, a wrong command line and a full device become one line on standard error
+    and an exit status. So a traceback is always a bug.
     """
     try:
-        return cli.main(args=args, prog_name="kohort")
+        status = cli.main(args=args, prog_name="kohort", standalone_mode=False)
+        raise SystemExit(status or 0)
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        raise SystemExit(error.exit_code) from error
+    except click.ClickException as error:
+        click.echo(f"kohort: {_of_click(error)}", err=True)
+        raise SystemExit(error.exit_code) from error
+    except click.Abort as error:
+        click.echo("Aborted!", err=True)
+        raise SystemExit(1) from error
     except KohortError as error:
         click.echo(f"kohort: {error}", err=True)
         raise SystemExit(error.exit_status) from error
     except OSError as error:
-        if error.errno not in FULL:
+        if error.errno not in FULL_DISK:
             raise
         click.echo(f"kohort: output cannot be written: {error.strerror}; make room", err=True)
     raise SystemExit(USER_ERROR)
+
+
+def _of_click(error: click.ClickException) -> str:
+    """A mistake on the command line in one line; click writes four lines, beside the usage."""
+    told = " ".join(error.format_message().split()).removesuffix(".")
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    if context is not None:
+        told += " " if told.endswith("?") else "; "
+        told += f"`{context.command_path} --help` shows the usage"
+    return told[:1].lower() + told[1:]
 
 
 if __name__ == "__main__":

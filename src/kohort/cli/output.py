@@ -19,7 +19,7 @@ from typing import Any, Final, TextIO, TypeVar
 import click
 
 from kohort.host.settings import read_properties
-from kohort.model.errors import ConfigError
+from kohort.model.errors import FULL_DISK, ConfigError
 
 MISSING: Final = "-"
 _CONTINUED: Final = "    "
@@ -153,6 +153,28 @@ def values_of(value: Any) -> dict[str, Any]:
 
 
 @contextmanager
+def reading(path: Path, expected: str) -> Iterator[None]:
+    """For the body of a ``with`` statement that reads a file.
+
+    Args:
+        path: the file.
+        expected: the contents that such a file has, for the message: «name a text file».
+
+    Raises:
+        ConfigError: the body raised an ``OSError``, or the file is no UTF-8 text.
+    """
+    try:
+        yield
+    except OSError as error:
+        told = error.strerror
+    except UnicodeDecodeError:
+        told = "it is no UTF-8 text"
+    else:
+        return
+    raise ConfigError(f"cannot read {path}: {told}; name {expected}")
+
+
+@contextmanager
 def writing(path: Path) -> Iterator[None]:
     """For the body of a ``with`` statement that writes a file or makes a directory.
 
@@ -162,7 +184,8 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise ConfigError(f"{path} cannot be written: {error.strerror}") from error
+        todo = "make room" if error.errno in FULL_DISK else "name a path that this user may write"
+        raise ConfigError(f"{path} cannot be written: {error.strerror}; {todo}") from error
 
 
 def name_and_value(option: str, text: str) -> tuple[str, str]:

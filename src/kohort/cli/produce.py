@@ -39,6 +39,7 @@ from kohort.cli.output import (
     name_and_value,
     note,
     print_json,
+    reading,
 )
 from kohort.client.admin import Admin
 from kohort.client.config import parse_client_settings
@@ -139,11 +140,8 @@ def lines_of(files: tuple[Path, ...]) -> Iterator[tuple[str, int, bytes]]:
         if path == Path("-"):
             yield from _numbered("standard input", sys.stdin.buffer)
             continue
-        try:
-            with path.open("rb") as file:
-                yield from _numbered(str(path), file)
-        except OSError as error:
-            raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
+        with reading(path, "a text file"), path.open("rb") as file:
+            yield from _numbered(str(path), file)
 
 
 def _numbered(name: str, file: IO[bytes]) -> Iterator[tuple[str, int, bytes]]:

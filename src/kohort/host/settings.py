@@ -341,6 +341,9 @@ def parse_assignments(assignments: Iterable[str]) -> dict[str, str]:
     return pairs
 
 
+_NAME: Final = "name a file with a line NAME=VALUE for each setting"
+
+
 def read_properties(path: Path) -> dict[str, str]:
     """Read a properties file: ``name=value`` lines, blank lines, ``#`` and ``!`` comments.
 
@@ -350,9 +353,11 @@ def read_properties(path: Path) -> dict[str, str]:
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
-        raise ConfigError(f"cannot read settings from {path}: {error.strerror}") from error
+        raise ConfigError(f"cannot read settings from {path}: {error.strerror}; {_NAME}") from error
     except UnicodeDecodeError as error:
-        raise ConfigError(f"cannot read settings from {path}: it is no UTF-8 text") from error
+        raise ConfigError(
+            f"cannot read settings from {path}: it is no UTF-8 text; {_NAME}"
+        ) from error
     pairs: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), start=1):
         stripped = line.strip()

@@ -9,6 +9,7 @@ Source: the error table of the Kafka protocol (kafka.apache.org/protocol, "Error
 
 from __future__ import annotations
 
+import errno
 from enum import IntEnum
 from typing import ClassVar, Final
 
@@ -162,6 +163,9 @@ class ErrorCode(IntEnum):
         """The member for a code from the wire; unknown codes are UNKNOWN_SERVER_ERROR."""
         return _BY_CODE.get(code, cls.UNKNOWN_SERVER_ERROR)
 
+
+FULL_DISK: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""Numbers of an ``OSError`` that mean a full device or a full quota."""
 
 NO_ERROR: Final = ErrorCode.NONE
 """A name outside of the class, for hot paths: each lookup in an enum costs time."""

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from kohort.model.errors import ConfigError
+from kohort.model.errors import FULL_DISK, ConfigError
 from kohort.spark.tables.layout import CHECKPOINTS
 
 
@@ -107,6 +107,6 @@ def _locked(folder: Path, name: str) -> Checkpoint | None:
 def _advice(error: OSError, folder: Path) -> str:
     if error.errno in (errno.EACCES, errno.EPERM):
         return f"give this user the right to write {folder}"
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if error.errno in FULL_DISK:
         return "free some space on this disk"
     return "a table needs a folder on a disk that can be written: name another --output"

@@ -14,6 +14,7 @@ from typing import Final
 
 from confluent_kafka import KafkaError, Message, Producer
 
+from kohort.cli.output import reading
 from kohort.model.errors import ConfigError
 
 LONGEST_LINE: Final = 1_000_000
@@ -90,16 +91,12 @@ def lines_of(path: Path) -> Iterator[bytes]:
     Raises:
         ConfigError: the file cannot be read, or a line is too long for a record.
     """
-    try:
-        with path.open("rb") as file:
-            for number, line in enumerate(iter(lambda: file.readline(LONGEST_LINE + 3), b""), 1):
-                stripped = line.rstrip(b"\r\n")
-                if len(stripped) > LONGEST_LINE:
-                    raise ConfigError(
-                        f"{path}, line {number} is longer than {LONGEST_LINE:,} bytes, which a "
-                        "broker does not take as one record; a text file with one record a line is "
-                        "expected"
-                    )
-                yield stripped
-    except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror}; name a text file") from error
+    with reading(path, "a text file"), path.open("rb") as file:
+        for number, line in enumerate(iter(lambda: file.readline(LONGEST_LINE + 3), b""), 1):
+            stripped = line.rstrip(b"\r\n")
+            if len(stripped) > LONGEST_LINE:
+                raise ConfigError(
+                    f"{path}, line {number} is longer than {LONGEST_LINE:,} bytes, which a broker "
+                    "does not take as one record; a text file with one record a line is expected"
+                )
+            yield stripped

@@ -27,7 +27,15 @@ from kohort.cli.groups.choice import (
     partitions_of,
     refusal,
 )
-from kohort.cli.output import FILE, bootstrap_option, json_option, note, print_json, print_table
+from kohort.cli.output import (
+    FILE,
+    bootstrap_option,
+    json_option,
+    note,
+    print_json,
+    print_table,
+    reading,
+)
 from kohort.client.admin import Admin
 from kohort.model.errors import ConfigError, ErrorCode
 from kohort.model.ids import TopicPartition
@@ -180,8 +188,9 @@ def plans_of(path: Path) -> dict[str | None, dict[TopicPartition, int]]:
     """
     plans: dict[str | None, dict[TopicPartition, int]] = {}
     try:
-        rows = list(csv.reader(io.StringIO(path.read_text(encoding="utf-8"))))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        with reading(path, "a file that --export wrote"):
+            rows = list(csv.reader(io.StringIO(path.read_text(encoding="utf-8"))))
+    except csv.Error as error:
         raise ConfigError(f"--from-file {path} cannot be read: {error}") from error
     for number, row in enumerate(rows, 1):
         if not row:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import click
 
-from kohort.cli.output import DIRECTORY, FILE, fit, json_option, note, print_json, writing
+from kohort.cli.output import DIRECTORY, FILE, fit, json_option, note, print_json, reading, writing
 from kohort.lab.coverage import ALL, CoverageMarks
 from kohort.lab.exhaustive import DISTURBANCES, explore, small_plan
 from kohort.lab.plan import Plan
@@ -106,14 +106,15 @@ def soak(
 
 
 @click.command()
-@click.argument("plan", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.argument("plan", type=FILE)
 @click.option("--history", type=FILE, help="File for all facts; `kohort check` reads it.")
 @json_option
 def replay(*, plan: Path, history: Path | None, as_json: bool) -> None:
     """Run a plan from a file that a failure left."""
     try:
-        values = json.loads(plan.read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        with reading(plan, "a plan that --keep wrote"):
+            values = json.loads(plan.read_text(encoding="utf-8"))
+    except json.JSONDecodeError as error:
         raise ConfigError(f"{plan} is not JSON: {error}") from error
     if not isinstance(values, dict):
         raise ConfigError(f"{plan} is not a plan: a JSON object is expected")

@@ -19,7 +19,15 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from kohort.cli.config_file import config_option
-from kohort.cli.output import DIRECTORY, FILE, bootstrap_option, configured, name_and_value, note
+from kohort.cli.output import (
+    DIRECTORY,
+    FILE,
+    bootstrap_option,
+    configured,
+    name_and_value,
+    note,
+    reading,
+)
 from kohort.host.log_lines import JSON, TEXT, set_up_log_lines
 from kohort.model.errors import ConfigError, KohortError
 
@@ -238,10 +246,8 @@ def _set_on_signals(stop: threading.Event, terminate: threading.Event) -> None:
 
 
 def _read_sql(path: Path) -> str:
-    try:
+    with reading(path, "a file with SELECT expressions FROM records"):
         text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot read the SQL in {path}: {error}") from error
     if not text.strip():
         raise ConfigError(f"{path} is empty: expected SELECT expressions FROM records")
     return text
