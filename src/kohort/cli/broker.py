@@ -22,6 +22,7 @@ import click
 from kohort.broker.serve import Address, BrokerServer
 from kohort.cli.output import DIRECTORY, FILE
 from kohort.host.group_log import KafkaFormatter
+from kohort.host.large_pages import use_large_pages
 from kohort.host.settings import (
     BrokerSettings,
     parse_assignments,
@@ -125,9 +126,11 @@ async def run_until_signal(server: BrokerServer) -> None:
     await server.start()
     collect_garbage_seldom()
     click.echo(f"kohort broker ready on {server.bootstrap_servers} (data in {server.data_dir})")
+    pages = loop.create_task(use_large_pages())
     try:
         await stop.wait()
     finally:
+        pages.cancel()
         try:
             await server.stop()
         except StorageError as error:
