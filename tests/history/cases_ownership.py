@@ -1,4 +1,4 @@
-"""Histories on ownership and cooperation (22 to 35)."""
+"""Histories on ownership and cooperation (22 to 35, without 32 and 33)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from tests.history.cases import broken, kept
 from tests.history.tale import API, G, Tale, m, subscription, tps
 
 from kohort.embedded.consumer import Assignment, encode_assignment
-from kohort.embedded.deferral import Pending, Wait
 from kohort.model import client_facts as c
 from kohort.model import facts as f
 from kohort.model import wire_facts as w
@@ -305,91 +304,6 @@ def of_several_growths_the_old_one_must_be_known() -> Tale:
 @broken(35, "t-3 has had no owner for 198 s of calm")
 def a_partition_is_forgotten() -> Tale:
     return Tale().stable(a=(0, 1), b=(2,)).beat_all(200)
-
-
-# -- 32, 33: deferral --------------------------------------------------------------------------
-
-
-def _pending(remaining_ms: int, *numbers: int) -> Pending:
-    wait = Wait(
-        wait_id=1,
-        start_generation=GenerationId(2),
-        remaining_ms=Millis(remaining_ms),
-        partitions=frozenset(tps(*numbers)),
-    )
-    return Pending(waits=(wait,))
-
-
-def _deferring(remaining_ms: int = 30_000, a: tuple[int, ...] = (0, 1)) -> Tale:
-    """``b`` is lost, and its partitions wait for it."""
-    tale = Tale().stable(a=(0, 1), b=(2, 3)).beat_all(3).leave("b")
-    tokens = {"a": tale.come_back("a", (0, 1))}
-    tale.start(cause=f.RebalanceCause.MEMBERS_LEFT, members=("b",)).wait(10).open(tokens)
-    return tale.sync({"a": a}, pending=_pending(remaining_ms, 2, 3))
-
-
-@kept(32)
-def a_wait_that_ends_at_its_deadline() -> Tale:
-    return _deferring().beat_all(29).again(a=(0, 1, 2, 3))
-
-
-@kept(32)
-def a_wait_that_goes_on_under_another_leader() -> Tale:
-    tale = _deferring().beat_all(10)
-    return tale.again(a=(0, 1), pending=_pending(20_000, 2, 3)).beat_all(15).again(a=(0, 1, 2, 3))
-
-
-@broken(32, "t-2 was given away although it waits")
-def given_away_during_the_wait() -> Tale:
-    return _deferring(a=(0, 1, 2))
-
-
-@broken(
-    32,
-    "t-0 waits although its owner a is a member",
-    "t-1 waits although its owner a is a member",
-)
-def the_partitions_of_a_member_wait_for_it() -> Tale:
-    tale = Tale().stable(a=(0, 1), b=(2, 3)).beat_all(3).leave("b")
-    tokens = {"a": tale.come_back("a", ())}
-    tale.start(cause=f.RebalanceCause.MEMBERS_LEFT, members=("b",)).wait(10).open(tokens)
-    return (
-        tale.sync({"a": (2, 3)}, pending=_pending(30_000, 0, 1)).beat_all(29).again(a=(0, 1, 2, 3))
-    )
-
-
-@broken(32, "the wait since generation 2 was made longer")
-def a_wait_that_is_made_longer() -> Tale:
-    return _deferring().beat_all(10).again(a=(0, 1), pending=_pending(30_000, 2, 3))
-
-
-@broken(32, "partitions have no owner although the wait for them is over")
-def a_wait_that_nobody_ends() -> Tale:
-    return _deferring().beat_all(120)
-
-
-@broken(35, "t-2 has had no owner for 198 s of calm", "t-3 has had no owner for 198 s of calm")
-def a_wait_that_nobody_ends_leaves_orphans() -> Tale:
-    return _deferring().beat_all(230)
-
-
-def _returned(a: tuple[int, ...], c: tuple[int, ...]) -> Tale:
-    return _deferring().beat_all(3).again(a=a, c=c)
-
-
-@kept(33)
-def the_returner_gets_what_was_kept() -> Tale:
-    return _returned(a=(0, 1), c=(2, 3))
-
-
-@broken(33, "c is back and got 1 of 2")
-def the_returner_gets_half() -> Tale:
-    return _returned(a=(0, 1, 2), c=(3,))
-
-
-@broken(33, "a lost t-1 to the return of c")
-def somebody_loses_to_the_returner() -> Tale:
-    return _returned(a=(0,), c=(1, 2, 3))
 
 
 # -- 34: steps ---------------------------------------------------------------------------------

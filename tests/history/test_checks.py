@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 from tests.history import (
+    cases_deferral,
     cases_delivering,
     cases_describing,
     cases_generations,
@@ -35,6 +36,7 @@ FILES = (
     cases_phases,
     cases_moving,
     cases_ownership,
+    cases_deferral,
     cases_delivering,
     cases_describing,
     cases_offsets,

@@ -347,6 +347,7 @@ def _stabilized(world: World, recorded: Recorded, fact: f.GroupStabilized) -> No
     if generation is None or generation.number != fact.generation_id:
         return
     generation.assigned_at = recorded.at
+    generation.assigned_by = generation.leader_id
     generation.assignments = dict(fact.assignments)
     generation.targets = targets_of(fact) if generation.consumers else None
     group.stable = generation

@@ -75,6 +75,8 @@ class GenerationView:
     consumers: bool = True
     """Whether metadata and assignments have the consumer format."""
     assigned_at: Instant | None = None
+    assigned_by: MemberId = NO_MEMBER
+    """The leader that made the assignment. A process that replaces this leader has another id."""
     assignments: dict[MemberId, bytes] = field(default_factory=dict)
     targets: dict[MemberId, Partitions] | None = None
     """The decoded assignments; None before they arrive, or if one cannot be decoded."""

@@ -105,10 +105,11 @@ class DeferralIsKept(Assigned):
 def _present_owners(plan: Plan, wait: Wait) -> list[tuple[TopicPartition, MemberId]]:
     """The partitions of a new wait with owners (in the last assignment) that are members now.
 
-    None if another member made that assignment, or if the leader did not receive it.
+    None if another process made that assignment, or if the leader did not receive it. A static
+    member that comes back as the leader is another process, and does not know the owners.
     """
     number, leader_id, stable = plan.generation.number, plan.generation.leader_id, plan.group.stable
-    if stable is None or stable.leader_id != leader_id or wait.start_generation != number:
+    if stable is None or stable.assigned_by != leader_id or wait.start_generation != number:
         return []
     leaders = plan.offer(leader_id)
     if leaders is None or not stable.number == leaders.generation_id == number - 1:
