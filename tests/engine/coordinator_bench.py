@@ -67,6 +67,7 @@ class Bench:
         return self.clients[conn]
 
     def carry_out(self, outputs: Iterable[Output]) -> None:
+        at_once: list[Write] = []
         for output in outputs:
             self.journal.append(repr(output))
             match output:
@@ -76,7 +77,7 @@ class Bench:
                     self.clients[conn].closed = reason
                 case Write(records=((key, _),)) if key[:2] == RESERVATION:
                     self.writes.append(output)
-                    self._write(output)
+                    at_once.append(output)
                 case Write():
                     self.writes.append(output)
                 case Handle():
@@ -84,6 +85,8 @@ class Bench:
                 case Observed(fact):
                     self.facts.append(type(fact).__name__)
         self.engine.check()
+        for write in at_once:  # after the other outputs, which come first
+            self._write(write)
 
     def written(self) -> None:
         """The log has written everything."""

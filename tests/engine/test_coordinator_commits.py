@@ -160,7 +160,7 @@ def moved(life: Life, client: Client, version: int, *, lost: bool) -> Client:
     return life.client(f"c{len(life.clients)}", OffsetCommit=version)
 
 
-def write_together(life: Life) -> None:
+def write_together(life: Bench) -> None:
     """One sync completes all open writes."""
     writes: list[Write] = life.writes[:]
     life.writes.clear()
@@ -169,7 +169,7 @@ def write_together(life: Life) -> None:
     life.carry_out(life.engine.all_appended([Ticket(w.ticket) for w in writes], life.now))
 
 
-def fail_first(life: Life) -> None:
+def fail_first(life: Bench) -> None:
     if life.writes:
         write = life.writes.pop(0)
         failed = life.engine.append_failed(write.ticket, ErrorCode.KAFKA_STORAGE_ERROR, life.now)

@@ -8,23 +8,16 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 from tests.engine.coordinator_bench import Client
-from tests.engine.test_coordinator_commits import (
-    Life,
-    LongWayEngine,
-    LongWayRecordingEngine,
-    write_together,
-)
+from tests.engine.test_coordinator_commits import Life
 from tests.examples import examples
 
 from kohort.engine.coordinator_engine import CoordinatorEngine
-from kohort.engine.coordinator_recording import RecordingCoordinatorEngine
 from kohort.engine.known_requests import MAX_KNOWN_SIZE, JoinShape, join_shape, sync_shape
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import ConnectionId, Token
 from kohort.wire.codec import decode_request, encode_request
 from kohort.wire.coordinator_events import EVENT_MAKERS, join_again, sync_again
 from kohort.wire.messages.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from kohort.wire.messages.k12_heartbeat import HeartbeatRequest
 from kohort.wire.messages.k14_sync_group import SyncGroupRequest
 from kohort.wire.server_connection import Received, ServerConnection
 
@@ -35,21 +28,6 @@ METADATA = (
     b"\0\0\0\0\0\7too few",
 )
 """Two without topics, one with a topic, one that is damaged."""
-
-WHO, ANY = st.integers(0, 2), st.integers(0, 9)
-STEPS = st.lists(
-    st.one_of(
-        st.tuples(st.just("round"), WHO, ANY),
-        st.tuples(st.just("round"), WHO, ANY),
-        st.tuples(st.sampled_from(["join", "sync", "join all", "write all"]), WHO, ANY),
-        st.tuples(
-            st.sampled_from(["torn join", "late sync", "beat", "lose", "stranger"]), WHO, ANY
-        ),
-        st.tuples(st.just("wait"), WHO, st.integers(0, 70_000)),
-    ),
-    max_size=12,
-)
-"""In a round all members join and sync, and the writes are durable."""
 
 
 def join_of(client: Client, member_id: str, number: int) -> bytes:
@@ -71,86 +49,6 @@ def sync_of(client: Client, member_id: str, generation: int) -> None:
 def generation_of(client: Client) -> int:
     told = [a.generation_id for a in client.answers if hasattr(a, "leader")]
     return max(told, default=0)
-
-
-def play(life: Life, steps: list[tuple[str, int, int]], join: int, sync: int) -> list[str]:
-    """Three members of one group; returns all visible results."""
-    versions = {"JoinGroup": join, "SyncGroup": sync}
-    clients = [life.client("c", **versions) for _ in range(3)]
-    seats = [(client, client.enter("g")) for client in clients]
-    life.wait(1)
-    for what, who, number in [("round", 0, 0), ("round", 0, 1), *steps]:
-        match what:
-            case "wait":
-                life.wait(number)
-            case "write all":
-                write_together(life)
-            case "lose":
-                life.carry_out(life.engine.lost(seats[who][0].conn, life.now))
-                seats[who] = life.client("c", **versions), seats[who][1]
-            case "round":
-                say_all(seats, ("join", number))
-                say_all(seats, ("sync", number))
-                write_together(life)
-            case "join all":
-                say_all(seats, ("join", number))
-            case _:
-                say_all(seats[who : who + 1], (what, number))
-        life.journal.append(f"due {life.engine.next_deadline()}")
-    write_together(life)
-    life.journal.append(f"log {life.stored}")
-    return life.journal
-
-
-def say_all(seats: list[tuple[Client, str]], words: tuple[str, int]) -> None:
-    for client, member_id in seats:
-        if not client.closed:
-            say(client, member_id, words)
-
-
-def say(client: Client, member_id: str, words: tuple[str, int]) -> None:
-    what, number = words
-    match what:
-        case "join":
-            client.push(join_of(client, member_id, number))
-        case "torn join":
-            frame = join_of(client, member_id, number)
-            client.push(frame[: 9 * number])
-            client.push(frame[9 * number :])
-        case "stranger":
-            client.push(join_of(client, "c-9", number))
-        case "sync":
-            sync_of(client, member_id, generation_of(client))
-        case "late sync":
-            sync_of(client, member_id, generation_of(client) - 1)
-        case "beat":
-            heartbeat = HeartbeatRequest(
-                group_id="g", generation_id=generation_of(client), member_id=member_id
-            )
-            client.send("Heartbeat", heartbeat)
-        case _:
-            raise AssertionError(what)
-
-
-@pytest.mark.parametrize(
-    ("short", "long"),
-    [
-        (CoordinatorEngine, LongWayEngine),
-        (RecordingCoordinatorEngine, LongWayRecordingEngine),
-    ],
-)
-@examples(40)
-@given(steps=STEPS, join=st.integers(4, 9), sync=st.integers(0, 5))
-def test_the_short_way_and_the_long_way_give_the_same_results(
-    short: type[CoordinatorEngine],
-    long: type[CoordinatorEngine],
-    steps: list[tuple[str, int, int]],
-    join: int,
-    sync: int,
-) -> None:
-    lives = Life(short), Life(long)
-    assert play(lives[0], steps, join, sync) == play(lives[1], steps, join, sync)
-    assert lives[0].told == lives[1].told
 
 
 # -- bytes -----------------------------------------------------------------------------------------

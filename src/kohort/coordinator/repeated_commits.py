@@ -29,7 +29,8 @@ _NO_ERRORS: Final[dict[TopicPartition, ErrorCode]] = {}
 class CommitHandle:
     """A commit of a dynamic member of the present generation, for its next commits.
 
-    The handle is valid while the deadline of the member's session is armed, as ``HeartbeatHandle``.
+    The handle is valid while the deadline of the member's session is armed, and the member has the
+    id of the request. A static member gets another id when another process takes its place.
     """
 
     __slots__ = ("answer", "event", "generation_id", "group", "member", "places")
@@ -75,6 +76,7 @@ def commit_again(
     ends = registry.now + member.session_timeout_ms * MICROS_PER_MILLI
     if (
         handle.generation_id != group.generation_id
+        or handle.event.member_id != member.member_id
         or (state is not STABLE and state is not PREPARING_REBALANCE)
         or connection < member.commits_over
         or session is None
