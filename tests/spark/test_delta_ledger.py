@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import json
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,7 +17,6 @@ from tests.spark.fake_engine import Checkpoint, FakeTopics, run_until, survives
 from tests.spark.schedules import actions, folder_of_a_run, play
 from tests.tidy.blocks import block_with
 
-from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
 from kohort.spark.ledgers.ledger import LedgerError, NotedTopic, WrittenFile
 from kohort.spark.source.planning import Piece
@@ -28,7 +25,7 @@ from kohort.spark.tables.table import clean, open_ledger, orphans_of
 
 pytest.importorskip("deltalake", reason="pip install 'kohort[spark]'")
 
-from deltalake import DeltaTable, Schema, TableFeatures
+from deltalake import DeltaTable
 from tests.spark.delta_world import (
     DeltaWorld,
     open_delta,
@@ -344,75 +341,6 @@ def test_each_commit_is_synced_before_it_is_reported(
     synced.clear()
     ledger.acquire([A], 1, "m")
     assert synced == [f"{n:020d}.json" for n in (2, 3)] + ["_delta_log"], "the other one's, too"
-
-
-def test_a_cut_off_commit_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:
-    ledger = open_delta(tmp_path)
-    ledger.acquire([A], 1, "m")
-    newest = tmp_path / "_delta_log" / f"{1:020d}.json"
-    newest.write_text(newest.read_text()[:40])
-    with pytest.raises(LedgerError, match="remove that file"):
-        open_delta(tmp_path)
-
-
-# --- tables that are refused
-
-
-def test_a_table_of_another_group_is_refused(tmp_path: Path) -> None:
-    open_delta(tmp_path)
-    with pytest.raises(ConfigError, match="group g writes the table"):
-        DeltaLedger(tmp_path, "h")
-
-
-def test_a_delta_table_that_kohort_did_not_make_is_refused(tmp_path: Path) -> None:
-    DeltaTable.create(str(tmp_path), Schema.from_arrow(pa.schema([("a", pa.int64())])))
-    with pytest.raises(ConfigError, match="was not made by kohort"):
-        open_delta(tmp_path)
-
-
-def test_a_table_of_a_newer_version_is_refused_and_stays_as_it_is(tmp_path: Path) -> None:
-    open_delta(tmp_path)
-    DeltaLog(tmp_path).set_properties({"kohort.version": "2"})
-    before = replay(tmp_path)
-    with pytest.raises(LedgerError, match=r"has version 2 .* reads version 1; use the kohort that"):
-        open_delta(tmp_path)
-    assert replay(tmp_path) == before
-
-
-def test_a_table_with_positions_that_could_expire_is_refused(tmp_path: Path) -> None:
-    open_delta(tmp_path)
-    DeltaLog(tmp_path).set_properties({"delta.setTransactionRetentionDuration": "interval 1 days"})
-    with pytest.raises(ConfigError, match="could expire"):
-        open_delta(tmp_path)
-
-
-def test_a_table_with_features_that_kohort_does_not_know_is_refused(tmp_path: Path) -> None:
-    ledger = open_delta(tmp_path)
-    DeltaTable(str(tmp_path)).alter.add_feature(
-        TableFeatures.DeletionVectors, allow_protocol_versions_increase=True
-    )
-    with pytest.raises(LedgerError, match="features deletionVectors"):
-        open_delta(tmp_path)
-    with pytest.raises(LedgerError, match="features deletionVectors"):
-        ledger.acquire([A], 1, "m")
-
-
-def test_a_table_of_a_newer_protocol_is_refused_with_fitting_advice(tmp_path: Path) -> None:
-    open_delta(tmp_path)
-    version, names = DeltaTable(str(tmp_path)).version() + 1, ["fromTheFuture"]
-    protocol = {"minReaderVersion": 3, "minWriterVersion": 7}
-    newer = {"protocol": {**protocol, "readerFeatures": names, "writerFeatures": names}}
-    (tmp_path / "_delta_log" / f"{version:020d}.json").write_text(json.dumps(newer))
-    with pytest.raises(LedgerError, match=r"fromTheFuture.* another program switched that on"):
-        open_delta(tmp_path)
-
-
-@pytest.mark.parametrize("kind", ["void", "interval day to second", "time(6)"])
-def test_a_column_that_delta_does_not_know_is_refused(tmp_path: Path, kind: str) -> None:
-    inner = {"type": "array", "elementType": kind, "containsNull": True}
-    field = {"name": "odd", "type": inner, "nullable": True, "metadata": {}}
-    with pytest.raises(ConfigError, match="odd has the type"):
-        open_delta(tmp_path).describe("schema", json.dumps({"type": "struct", "fields": [field]}))
 
 
 # --- dead letters and orphans

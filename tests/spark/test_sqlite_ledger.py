@@ -24,7 +24,7 @@ from kohort.spark.ledgers.ledger import LedgerConflict, LedgerError, ManifestRow
 from kohort.spark.ledgers.sqlite_ledger import LEDGER_PATH, SqliteLedger
 from kohort.spark.source.planning import Piece
 from kohort.spark.tables.layout import DATA
-from kohort.spark.tables.table import clean
+from kohort.spark.tables.table import adopt, clean
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -222,8 +222,17 @@ def test_a_ledger_that_is_damaged_while_it_is_open_is_an_error_with_its_file(
 
 def test_a_ledger_of_another_version_is_refused(ledger: SqliteLedger, tmp_path: Path) -> None:
     ledger.describe("version", "99")
-    with pytest.raises(LedgerError, match="is a ledger of version 99"):
-        SqliteLedger(tmp_path, "g")
+    # A newer kohort may keep states in another table: this one must not be made again.
+    ledger._connection.execute("DROP TABLE state")
+    for use in (
+        lambda: SqliteLedger(tmp_path, "g"),
+        lambda: SqliteLedger.of_table(tmp_path),
+        lambda: adopt(tmp_path),
+    ):
+        with pytest.raises(LedgerError, match="is a ledger of version 99"):
+            use()
+    tables = ledger._connection.execute("SELECT name FROM sqlite_master").fetchall()
+    assert ("state",) not in tables
 
 
 def test_an_output_directory_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:

@@ -37,6 +37,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from deltalake.transaction import AddAction, RemoveAction
 
 from kohort.model.errors import ConfigError
+from kohort.spark.delta import refusals
 from kohort.spark.ledgers.ledger import LedgerError
 from kohort.spark.tables.durable import make_folder, sync
 from kohort.spark.tables.layout import DELTA_LOG, PLACE, is_delta
@@ -49,15 +50,10 @@ COMMITS_PER_CHECKPOINT: Final = 100
 
 _NOTE: Final = "kohort"
 """The field of a commit's metadata with the note of kohort, a JSON text."""
-_FEATURES: Final = frozenset(
-    {"timestampNtz", "appendOnly", "invariants", "v2Checkpoint", "vacuumProtocolCheck"}
-)
-"""Features of a table under which a row is a row of a file, and a file may be added."""
 _TYPE: Final = re.compile(
     r"string|binary|boolean|byte|short|integer|long|float|double|date|timestamp|timestamp_ntz"
     r"|decimal\(\d+,\d+\)"
 )
-_COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
 # Checkpoints are made in a step of their own: if one fails, the commit has succeeded already.
 _NO_HOOKS: Final = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 
@@ -147,8 +143,8 @@ class DeltaLog:
         try:
             self._table = DeltaTable(str(directory))
         except (DeltaError, OSError, TableNotFoundError) as error:
-            raise LedgerError(self._unreadable(error)) from error
-        self._check_features()
+            raise LedgerError(refusals.unreadable(self.directory, error)) from error
+        refusals.check(self.directory, self._table)
         self._numbers: dict[str, int] | None = self._all_numbers()
         """All numbers of the snapshot; None if only ``deltalake`` can read this log."""
 
@@ -180,21 +176,8 @@ class DeltaLog:
             self._table.update_incremental()
             self._follow(before)
         except (DeltaError, OSError) as error:
-            raise LedgerError(self._unreadable(error)) from error
-        self._check_features()
-
-    def _check_features(self) -> None:
-        """Refuse a table if another program gave it features that change the meaning of files."""
-        protocol = self._table.protocol()
-        named = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
-        old = (protocol.min_reader_version, protocol.min_writer_version)
-        if named - _FEATURES or (not named and old > (1, 2)):
-            unknown = ", ".join(sorted(named - _FEATURES)) or f"of protocol {old}"
-            raise LedgerError(
-                f"the Delta table in {self.directory} has the features {unknown}, which this "
-                "kohort neither reads nor writes: another program switched them on; read the table "
-                "with a program that has them, and name another output directory"
-            )
+            raise LedgerError(refusals.unreadable(self.directory, error)) from error
+        refusals.check(self.directory, self._table)
 
     def _follow(self, before: int) -> None:
         """Bring the known numbers from an earlier version to the version of the snapshot.
@@ -343,7 +326,7 @@ class DeltaLog:
         except CommitFailedError as error:
             raise DeltaConflict(str(error)) from error
         except (DeltaError, OSError) as error:
-            raise LedgerError(self._unwritable(error)) from error
+            raise LedgerError(refusals.unwritable(self.directory, error)) from error
         self._settle()
 
     def set_properties(self, properties: Mapping[str, str]) -> None:
@@ -397,7 +380,7 @@ class DeltaLog:
         except CommitFailedError as error:
             raise DeltaConflict(str(error)) from error
         except (DeltaError, OSError) as error:
-            raise LedgerError(self._unwritable(error)) from error
+            raise LedgerError(refusals.unwritable(self.directory, error)) from error
         self._settle()
 
     def _settle(self) -> None:
@@ -424,38 +407,6 @@ class DeltaLog:
         except (OSError, ValueError, KeyError):
             return -1
 
-    def _unreadable(self, error: Exception) -> str:
-        if not is_delta(self.directory):
-            return self._removed()
-        if "Unsupported:" in str(error):
-            return (
-                f"the Delta table in {self.directory} cannot be read: {_line(error)}; another "
-                "program switched that on: read the table with a program that has it, and name "
-                "another output directory"
-            )
-        return (
-            f"the log of the Delta table in {self.directory} cannot be read: {_line(error)}; if "
-            f"the machine lost its power, and the newest file in {self._folder} is cut off, remove "
-            "that file: its commit was never reported as done"
-        )
-
-    def _removed(self) -> str:
-        return (
-            f"the log of the Delta table in {self.directory} was removed: nothing was committed; "
-            "only the log knows the committed files of the table: end all its applications, bring "
-            f"{self._folder} back, and start again"
-        )
-
-    def _unwritable(self, error: Exception) -> str:
-        if not is_delta(self.directory):
-            return self._removed()
-        return (
-            f"the log of the Delta table in {self.directory} cannot be written: {_line(error)}; "
-            "whether the change was committed is not known here, and the next start finds out; "
-            "free space on the disk, or give this user the right to write, and start the "
-            "application again"
-        )
-
 
 def _missing_fields(there: Collection[str], schema: str) -> list[Field]:
     """The columns of Spark's JSON that are not there, as columns that may be null."""
@@ -468,12 +419,6 @@ def _missing_fields(there: Collection[str], schema: str) -> list[Field]:
                     "Delta tables knows: cast it in the SQL, or use --table parquet"
                 )
     return [Field.from_json(json.dumps(each | {"nullable": True})) for each in wanted]
-
-
-def _line(error: Exception) -> str:
-    """The error in one line, without the colours and the stack trace of deltalake."""
-    told = _COLOUR.sub("", str(error).split("\n   0:", maxsplit=1)[0])
-    return ": ".join(part.strip() for part in told.replace("↳", "\n").split("\n") if part.strip())
 
 
 def _known(values: Mapping[str, Any] | None) -> dict[str, Any]:

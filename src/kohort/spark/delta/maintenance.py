@@ -77,9 +77,10 @@ def compact(
         Interrupted: ``stopped`` returned True.
     """
     removed = added = 0
+    logs = _logs(directory)
     # `kohort table clean` must not remove the new files before they are committed.
     with IntentFiles(directory).locked(alone=False):
-        for log in _logs(directory):
+        for log in logs:
             for bins in _commits(log, target_bytes):
                 _replace(log, bins, stopped)
                 removed, added = removed + sum(map(len, bins)), added + len(bins)

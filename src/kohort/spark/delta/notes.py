@@ -19,14 +19,12 @@ from kohort.model.ids import TopicPartition
 from kohort.spark.delta import log as delta_log
 from kohort.spark.delta.commits import leader_of
 from kohort.spark.delta.log import Change, DeltaConflict, DeltaLog
+from kohort.spark.delta.refusals import FORMAT, VERSION
 from kohort.spark.ledgers.committing import QueryNotes
 from kohort.spark.ledgers.ledger import LedgerError, NotedTopic
 from kohort.spark.tables.layout import is_delta
 from kohort.spark.tables.partition_columns import PARTITION_BY, NewTable
 from kohort.spark.tables.piece_files import PLACE_SCHEMA
-
-FORMAT: Final = "1"
-"""The version of the numbers and properties; a kohort refuses tables of another version."""
 
 T = TypeVar("T")
 
@@ -65,16 +63,10 @@ class DeltaNotes(QueryNotes):
         self._log = DeltaLog(directory)
         properties = self._log.properties
         self.group_id = properties.get(_PREFIX + "group", "")
-        version = properties.get(_PREFIX + "version")
-        if not self.group_id or version is None:
+        if not self.group_id or VERSION not in properties:
             raise ConfigError(
                 f"the Delta table in {directory} was not made by kohort, so it has no positions; "
                 "name another output directory"
-            )
-        if version != FORMAT:
-            raise LedgerError(
-                f"the Delta table in {directory} has version {version} of kohort's positions, this "
-                f"kohort reads version {FORMAT}; use the kohort that wrote it"
             )
         if group_id not in (None, self.group_id):
             raise ConfigError(
@@ -190,14 +182,14 @@ class DeltaNotes(QueryNotes):
 
 
 def _make(directory: Path, group_id: str, new: NewTable | None) -> None:
-    properties = {"group": group_id, "version": FORMAT}
+    properties = {"group": group_id}
     if new is not None:
         properties["schema"] = new.schema
         if new.partition_by:
             properties[PARTITION_BY] = json.dumps(new.partition_by)
     named = {_PREFIX + name: value for name, value in properties.items()}
     try:
-        delta_log.create(directory, PLACE_SCHEMA, named | _RETENTION, new)
+        delta_log.create(directory, PLACE_SCHEMA, named | {VERSION: FORMAT} | _RETENTION, new)
     except OSError as error:
         raise ConfigError(
             f"cannot write to the output directory {directory}: {error}; name a directory that "

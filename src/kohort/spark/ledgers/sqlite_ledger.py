@@ -410,6 +410,8 @@ class SqliteLedger(QueryNotes):
 
     def _prepare(self, group_id: str) -> None:
         with self._transaction() as connection:
+            if "meta" in self._tables(connection):
+                self._check(connection)
             for statement in SCHEMA:
                 connection.execute(statement)
             for name, value in (("version", SCHEMA_VERSION), ("group", group_id)):
@@ -430,11 +432,14 @@ class SqliteLedger(QueryNotes):
         return {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}
 
     def _known(self) -> dict[str, str]:
-        """Group and version in the file; raises LedgerError unless this kohort reads it."""
         with self._reading() as connection:
-            question = "SELECT name, value FROM meta WHERE name IN ('version', 'group')"
-            there = "meta" in self._tables(connection)
-            known = dict(connection.execute(question).fetchall()) if there else {}
+            return self._check(connection)
+
+    def _check(self, connection: sqlite3.Connection) -> dict[str, str]:
+        """Group and version in the file; raises LedgerError unless this kohort reads it."""
+        question = "SELECT name, value FROM meta WHERE name IN ('version', 'group')"
+        there = "meta" in self._tables(connection)
+        known = dict(connection.execute(question).fetchall()) if there else {}
         if known.keys() != {"version", "group"}:
             raise LedgerError(
                 f"{self._path} is not a kohort ledger: expected a version and a group in its table "

@@ -157,6 +157,7 @@ def adopt(directory: Path) -> tuple[str, str]:
 
     Raises:
         ConfigError: there is no table in the directory, or a Delta table, which has no host.
+        LedgerError: the ledger is not of this version, or cannot be read.
     """
     if kind_of(directory) == DELTA:
         raise ConfigError(
@@ -168,6 +169,7 @@ def adopt(directory: Path) -> tuple[str, str]:
             f"{directory} holds a table with its ledger in PostgreSQL: any host that shares the "
             "directory may write it, so there is nothing to adopt"
         )
+    SqliteLedger.of_table(directory).close()
     here = this_host()
     former = OneHost(path_of(directory).parent, here).adopt()
     return here.name if former is None else former.name, here.name
