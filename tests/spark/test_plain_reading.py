@@ -10,10 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.spark.conftest import Feed, Record
+from tests.tidy.blocks import block_with
 
 pytest.importorskip("pyspark", reason="pip install 'kohort[spark]'")
 
-from kohort.spark import map_records
+from kohort.spark import map_records, session
 from kohort.spark.tables.verify import verify
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
@@ -88,3 +89,22 @@ def test_a_function_of_arrow_gets_all_records_of_the_tasks_and_its_rows_are_the_
     assert len({number for number, _, _ in first}) == 2, "two batches of at most 60 records"
     source.put([(None, b"1000")])
     assert [row[1:] for row in stream()] == [(1, 1000)], "the checkpoint has the positions"
+
+
+def test_the_program_of_the_page_about_columns_counts_all_records(
+    spark: Any, feed: Callable[..., Feed], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = feed(2, [(None, b"one"), (None, b"three"), (b"deleted", None)])
+    page = block_with("docs/howto/consume-columns.md", "map_records(")
+    for shown, here in (
+        ('"localhost:9092"', repr(source.bootstrap)),
+        ('"orders"', repr(source.topic)),
+        ('"counts-on-spark"', repr(source.topic)),
+        ('"counts', f'"{tmp_path}/counts'),
+    ):
+        assert shown in page
+        page = page.replace(shown, here)
+    monkeypatch.setattr(session, "make_session", lambda name: spark)
+    exec(compile(page, "consume-columns.md", "exec"), {"__name__": "__main__"})
+    rows = pq.read_table(tmp_path / "counts").to_pydict()
+    assert (sum(rows["records"]), sum(rows["deleted"])) == (3, 1)

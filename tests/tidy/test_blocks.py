@@ -33,6 +33,7 @@ SHOWN_ELSEWHERE = {
     "with RealKafka(tmp_path, nodes=3": "tests/real_kafka/test_cluster.py",
     "set_table_properties(": "tests/spark/test_delta_ledger.py",
     "class Orders:": "tests/spark/test_rows_by_python.py",
+    "map_records(": "tests/spark/test_plain_reading.py",
 }
 """Part of a block -> the test that does the same, where running it would cost too much."""
 
