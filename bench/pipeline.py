@@ -17,7 +17,9 @@ A case is one broker, value size and codec of the topic. In each case the sides 
 is warm in the first round with a steady rate that is at most 3 % above its best one before; from
 that round of all sides on, rounds count in which other programs used little CPU. With
 ``--seconds`` a case begins no turn of all sides that would end later, and says whether they were
-warm.
+warm. Spark plans each batch in Java, which compiles that code after some hundred batches: with
+``--warm-batches 150`` each side first reads the topic once in so many batches, as a query does that
+runs for hours.
 Steady batches are the batches between the first and the last of a round: the first batch starts up,
 and the last batch may be short. CPU time is that of the steady batches, for each process, the
 broker included. Linux only. Machines change from day to day: compare the sides within one run. The
@@ -135,8 +137,13 @@ class Measurement:
         self._tables: dict[str, Path] = {}
         """The last table of each side."""
 
-    def run(self) -> list[Row]:
-        """Warm up, measure, compare the last tables with the topic; print and return figures."""
+    def run(self, warm_batches: int) -> list[Row]:
+        """Warm up, measure, compare the last tables with the topic; print and return figures.
+
+        ``warm_batches``: in how many batches each side reads the topic before; 0 for not at all.
+        """
+        for side in self._rounds if warm_batches else ():
+            self._read_in_small_batches(side, warm_batches)
         warm_ups = turns = 0
         longest = 0.0
         while len(self._quiet(warm_ups, turns)) < self._wanted:
@@ -168,6 +175,14 @@ class Measurement:
         if len(rates) < 2:
             return False
         return len(rates) >= MOST_WARM_UPS or rates[-1] < max(rates[:-1]) * STILL_FASTER
+
+    def _read_in_small_batches(self, side: str, batches: int) -> None:
+        folder = self._setting.folder / f"{side}-small"
+        batch = math.ceil(self._case.records / batches)
+        done = SIDES[side](replace(self._setting, folder=folder, batch=batch))
+        shutil.rmtree(folder)
+        used = sum(done.cpu_us().values()) * batch / 1e6
+        print(f"{side:<12} {len(done.batches)} batches of {batch:,} rows, CPU {used:.3f} s each")
 
     def _run_round(self, side: str, turn: int) -> Round:
         folder = self._setting.folder / f"{side}-{turn}"
@@ -343,6 +358,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=3, help="counted rounds of each side")
     parser.add_argument("--seconds", type=float, default=math.inf, help="most time of a case")
     parser.add_argument("--sides", nargs="+", choices=[*SIDES], default=[*SIDES])
+    parser.add_argument("--warm-batches", type=int, default=0, help="small batches before turns")
     parser.add_argument("--conf", action="append", default=[], metavar="NAME=VALUE")
     return parser.parse_args()
 
@@ -375,7 +391,7 @@ def main() -> None:
                     )  # fmt: skip
                     deadline = begun + given.seconds
                     measured = Measurement(case, setting, sides, given.rounds, deadline)
-                    figures += measured.run()
+                    figures += measured.run(given.warm_batches)
             begun = time.monotonic()
     finally:
         stop_session(spark)
