@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from tempfile import gettempdir
 from types import SimpleNamespace
 from typing import Any
 
@@ -87,6 +88,13 @@ def test_an_accident_is_one_line_with_its_cause_and_the_next_step(text: str, sai
     assert told.startswith(f"the query stopped: {said}")
     assert told.endswith(AGAIN)
     assert "\n" not in told
+
+
+def test_a_full_disk_without_a_path_is_told_with_the_folders_that_may_be_full() -> None:
+    """Java names no file: its checkpoints are below --output, its own files in another folder."""
+    text = STREAM.format("java.io.IOException: No space left on device")
+    told = str(explained(StreamingQueryException(text), None, Path("/lake")))
+    assert f"is left on the disk under /lake or {gettempdir()}; free some" in told
 
 
 def test_a_sentence_of_kohort_goes_before_everything_around_it() -> None:

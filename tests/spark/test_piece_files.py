@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator, Sequence
 from itertools import groupby, pairwise
 from pathlib import Path
@@ -18,6 +19,8 @@ from kohort.model.ids import TopicPartition
 from kohort.spark.ledgers import ledger
 from kohort.spark.ledgers.ledger import Seal, WrittenFile, match_files
 from kohort.spark.source.planning import Piece
+from kohort.spark.tables.layout import TEMPORARY
+from kohort.spark.tables.parquet_output import ParquetOutput
 from kohort.spark.tables.piece_files import write_files, written_file
 from kohort.spark.tables.seals import seal_of
 
@@ -115,6 +118,21 @@ def test_a_failed_task_leaves_no_file(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="gone"):
         written(tmp_path, broken())
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
+def test_a_full_disk_is_told_with_the_path_of_the_file(tmp_path: Path) -> None:
+    """Arrow says only «Error writing bytes to file»."""
+    output = ParquetOutput(tmp_path, "data", "a.parquet", rows([A0]).schema)
+    (tmp_path / "data").mkdir()
+    written = tmp_path / "data" / f"a.parquet{TEMPORARY}"
+    written.symlink_to("/dev/full")
+    output.add(rows([A0]))
+    with pytest.raises(OSError, match=f"No space left on device: '{written}'") as told:
+        output.finish()
+    assert (told.value.errno, told.value.filename) == (errno.ENOSPC, str(written))
+    output.abandon()
+    assert not written.is_symlink(), "an unfinished file is left"
 
 
 def test_a_file_is_compared_with_the_pieces_of_its_partition_only(

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 import signal
+from pathlib import Path
+from tempfile import gettempdir
 from typing import Any, ClassVar, Final
 
 from pyspark.errors.exceptions.base import StreamingQueryException
@@ -81,13 +83,16 @@ class RecordRefused(KohortError):
     """The SQL fails on a record. All earlier batches are committed; the same SQL fails again."""
 
 
-def explained(error: Exception, java_status: int | None = None) -> KohortError:
+def explained(
+    error: Exception, java_status: int | None = None, output: Path | None = None
+) -> KohortError:
     """The error for the user, in one line.
 
     Args:
         error: an error of PySpark, of its connection to Java, or of a socket.
         java_status: the exit status of Spark's Java process, negative for a signal; None while it
             runs.
+        output: the directory of the table. Errors of Java about a full disk name no file.
     """
     text = str(error)
     if java_status is not None:
@@ -100,7 +105,7 @@ def explained(error: Exception, java_status: int | None = None) -> KohortError:
         return PipelineFailed(f"Spark ended unexpectedly: {told}")
     if _LATE in text:
         return PythonLate(_first_line(text))
-    told = f"the query stopped: {_sentence(text)}"
+    told = f"the query stopped: {_sentence(text, output)}"
     if _FULL.search(text):
         return NoSpace(told)
     refused = _REFUSED.search(text) or _NO_ACL in text
@@ -146,12 +151,12 @@ def _wrong_settings(text: str) -> str | None:
     )
 
 
-def _sentence(text: str) -> str:
+def _sentence(text: str, output: Path | None) -> str:
     """The sentence of kohort or of Spark at the end of the stack traces."""
     told = _KOHORT_ERROR.findall(text)
     if told:
         return str(told[-1]).strip()
-    for known in (_about_disk(text), _about_process(text)):
+    for known in (_about_disk(text, output), _about_process(text)):
         if known is not None:
             return known
     told = _SPARK_ERROR.findall(text)
@@ -162,10 +167,13 @@ def _sentence(text: str) -> str:
     return _first_line(_FRAME.sub("", _ABOUT_THE_JVM.split(text, maxsplit=1)[0]))
 
 
-def _about_disk(text: str) -> str | None:
+def _about_disk(text: str, output: Path | None) -> str | None:
     full, refused = _FULL.search(text), _REFUSED.search(text)
     if full is not None:
-        where = f" under {place}" if (place := _place(full)) else ""
+        place = _place(full)
+        if place is None and output is not None:
+            place = f"{output} or {gettempdir()}"
+        where = f" under {place}" if place else ""
         return (
             f"no space is left on the disk{where}; free some (--output has the table and the "
             f"checkpoints, the temporary folder has files of Spark): {AGAIN}"

@@ -246,7 +246,7 @@ class Application:
                 | {"drainFile": str(self.draining.file.path)}
             )
         except _FROM_SPARK as error:
-            raise explained(error, java_status()) from error
+            raise explained(error, java_status(), self.config.output) from error
         started()
         try:
             note = partial(self._note, sink)
@@ -256,6 +256,7 @@ class Application:
                 _watch(
                     query, note, self.stop, self.draining,
                     own_session=self.own_session, checkpoint=self.checkpoint,
+                    output=self.config.output,
                 )  # fmt: skip
         except PythonLate:
             return self._note_late_start()
@@ -448,6 +449,7 @@ def _watch(
     *,
     own_session: bool,
     checkpoint: Checkpoint,
+    output: Path,
 ) -> None:
     ended = EndedBatches(query)
     try:
@@ -473,6 +475,6 @@ def _watch(
         # A service manager signals all processes at once. Spark's workers may end before this
         # process stops the query, and the query then fails.
         if not stop.wait(_LOOK_S) and not draining.wanted.is_set():
-            raise explained(error, java_status()) from error
+            raise explained(error, java_status(), output) from error
         stop.set()
         LOG.info("the query failed while it was being stopped: %s", error)

@@ -7,6 +7,8 @@ pieces in a task.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -105,35 +107,49 @@ class ParquetOutput:
 
     def abandon(self) -> None:
         """Remove an unfinished file; nothing happens to a finished one."""
-        if self._writer is not None:
-            self._close()
+        if self._file is not None:
+            # On a full disk the end of the file cannot be written either.
+            with suppress(OSError):
+                self._close()
             self._temporary.unlink(missing_ok=True)
 
     def _close(self) -> None:
-        assert self._writer is not None
         assert self._file is not None
-        self._writer.close()
-        self._file.close()
+        with self._named(), self._file:
+            if self._writer is not None:
+                self._writer.close()
 
     def flush(self) -> None:
         """Write the rows in memory."""
         if not self._waiting:
             return
-        if self._writer is None:
+        if self._file is None:
             self._unsynced = make_unsynced(self._temporary.parent)
             # With a path, pyarrow looks for its file system: a third of a millisecond a file.
             self._file = pa.OSFile(str(self._temporary), "wb")
-            self._writer = pq.ParquetWriter(
-                self._file,
-                self.schema,
-                compression=COMPRESSION,
-                use_dictionary=list(dict.fromkeys(("topic", "partition", *self.repeated))),
-                write_statistics=list(dict.fromkeys((*PLACE, *self.repeated))),
-                write_page_checksum=self.checksums,
-            )
-        self._writer.write_table(pa.Table.from_batches(self._waiting, self.schema))
+        with self._named():
+            if self._writer is None:
+                self._writer = pq.ParquetWriter(
+                    self._file,
+                    self.schema,
+                    compression=COMPRESSION,
+                    use_dictionary=list(dict.fromkeys(("topic", "partition", *self.repeated))),
+                    write_statistics=list(dict.fromkeys((*PLACE, *self.repeated))),
+                    write_page_checksum=self.checksums,
+                )
+            self._writer.write_table(pa.Table.from_batches(self._waiting, self.schema))
         self._waiting.clear()
         self._waiting_rows = self._waiting_bytes = 0
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        """Name the file in errors of Arrow, which says only that some file was not written."""
+        try:
+            yield
+        except OSError as error:
+            if error.errno is None:
+                raise
+            raise OSError(error.errno, os.strerror(error.errno), str(self._temporary)) from error
 
 
 @dataclass(slots=True)
