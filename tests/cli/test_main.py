@@ -76,6 +76,10 @@ WRONG_LINES = {
     ),
     "spark history": "missing argument 'FILE...'",
     "pipeline --table csv": "invalid value for '--table': 'csv' is not one of 'parquet', 'delta'",
+    "pipeline --drain inf": "invalid value for '--drain': inf is no finite number",
+    "pipeline --commit-interval nan": (
+        "invalid value for '--commit-interval': nan is no finite number"
+    ),
     "table nonsense": "no such command 'nonsense'",
     "lab run --seeed 1": "no such option '--seeed'. Did you mean '--seed'?",
 }

@@ -13,7 +13,7 @@ import difflib
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import click
 
@@ -67,25 +67,47 @@ def _document(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path} is not TOML: {error}") from error
 
 
-def _value(path: Path, key: str, value: object, param: click.Parameter) -> Value:
+def _value(path: Path, key: str, value: Any, param: click.Parameter) -> Value:
     """The value as click takes it from a command line, or as it is."""
     if param.multiple:
         if isinstance(value, Mapping):
-            return [f"{name}={each}" for name, each in _pairs(value)]
+            return [f"{name}={each}" for name, each in _pairs(path, value)]
         raise ConfigError(f"{path}: expected a table [{key}] with a line NAME = VALUE each")
     if isinstance(value, list) and all(isinstance(each, str) for each in value):
-        return ",".join(value)
-    if not isinstance(value, str | bool | int | float):
-        raise ConfigError(f"{path}: expected a text or a number as {key}, found {value!r}")
+        value = ",".join(value)
+    kinds, expected = _kinds(param)
+    # In Python, True is a number, too.
+    if not isinstance(value, kinds) or isinstance(value, bool) != (kinds is bool):
+        raise ConfigError(f"{path}: expected {expected} as {key}, found {value!r}")
     if isinstance(param.type, click.Path):
         return str(path.parent / str(value))
-    return value
+    try:
+        param.type.convert(value, param, None)
+    except click.BadParameter as error:
+        raise ConfigError(f"{path}: the value of {key} is wrong: {error.message}") from error
+    return cast("Value", value)
 
 
-def _pairs(table: Mapping[str, object], before: str = "") -> Iterator[tuple[str, str]]:
+def _kinds(param: click.Parameter) -> tuple[type | tuple[type, ...], str]:
+    """The types in TOML that an option may have, and their name."""
+    if isinstance(param.type, click.types.BoolParamType):
+        return bool, "true or false"
+    if isinstance(param.type, click.types.FloatParamType):
+        return (int, float), "a number"
+    if isinstance(param.type, click.types.IntParamType):
+        return (int,), "a whole number"
+    return (str, int, float), "a text or a number"
+
+
+def _pairs(path: Path, table: Mapping[str, object], before: str = "") -> Iterator[tuple[str, str]]:
     """The names and values in a table; ``client.id`` may also be ``id`` in a table ``client``."""
     for name, value in table.items():
         if isinstance(value, Mapping):
-            yield from _pairs(value, f"{before}{name}.")
+            yield from _pairs(path, value, f"{before}{name}.")
+        elif isinstance(value, list):
+            raise ConfigError(
+                f"{path}: expected a text or a number as {before}{name}, found {value!r}; write "
+                "several values as one text with commas"
+            )
         else:
             yield before + name, str(value).lower() if isinstance(value, bool) else str(value)

@@ -7,6 +7,7 @@ for a missing value. Must not know: Kafka.
 from __future__ import annotations
 
 import json
+import math
 import shutil
 import sys
 import textwrap
@@ -27,6 +28,25 @@ _CONTINUED: Final = "    "
 
 FILE: Final = click.Path(path_type=Path, dir_okay=False)
 DIRECTORY: Final = click.Path(path_type=Path, file_okay=False)
+
+
+class Seconds(click.FloatRange):
+    """The type of an option that is a time; ``nan`` and ``inf`` are no times."""
+
+    name = "seconds"
+
+    def __init__(self) -> None:
+        super().__init__(0)
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """The number; raises BadParameter."""
+        seconds: float = super().convert(value, param, ctx)
+        if not math.isfinite(seconds):
+            self.fail(f"{value} is no finite number", param, ctx)
+        return seconds
+
 
 REFUSED: Final = 1
 """The exit status if the cluster refused a part of the request, and the rest was done."""
