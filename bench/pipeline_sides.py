@@ -22,7 +22,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from kohort.spark import map_records
-from kohort.spark.pipeline import PipelineConfig, run_pipeline
+from kohort.spark.pipeline import run_pipeline
+from kohort.spark.pipeline_config import PipelineConfig
 from kohort.spark.progress import EndedBatches, Progress
 from kohort.spark.source.data_source import KohortDataSource
 from kohort.testing.kafka_jars import JarSet

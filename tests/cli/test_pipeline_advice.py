@@ -12,7 +12,7 @@ pytest.importorskip("pyspark", reason="pip install 'kohort[spark]'")
 
 from kohort.cli.spark import pipeline as command
 from kohort.model.errors import ConfigError
-from kohort.spark.pipeline import PipelineConfig, _source_options
+from kohort.spark.pipeline_config import PipelineConfig, source_options
 from kohort.spark.source.options import DELETED, parse_options
 
 
@@ -35,7 +35,7 @@ def test_without_a_flag_deleted_records_are_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = started_with([], tmp_path, monkeypatch)
-    assert parse_options(_source_options(config, tmp_path)).fail_on_data_loss
+    assert parse_options(source_options(config, tmp_path)).fail_on_data_loss
 
 
 def test_the_flag_that_the_message_names_continues_behind_deleted_records(
@@ -44,7 +44,7 @@ def test_the_flag_that_the_message_names_continues_behind_deleted_records(
     flags = re.findall(r"--[a-z-]+", DELETED)
     assert flags, DELETED
     config = started_with(flags, tmp_path, monkeypatch)
-    assert not parse_options(_source_options(config, tmp_path)).fail_on_data_loss
+    assert not parse_options(source_options(config, tmp_path)).fail_on_data_loss
 
 
 def test_the_option_that_the_message_names_continues_behind_deleted_records() -> None:
@@ -59,7 +59,7 @@ def test_groups_and_logs_show_the_name_of_the_application_unless_the_user_chose_
 ) -> None:
     def client_id(*flags: str) -> str:
         config = started_with([*flags], tmp_path, monkeypatch)
-        return parse_options(_source_options(config, tmp_path / "orders-2")).client.client_id
+        return parse_options(source_options(config, tmp_path / "orders-2")).client.client_id
 
     assert client_id() == "orders-2"
     assert client_id("--set", "client.id=mine") == "mine"
@@ -71,7 +71,7 @@ def test_members_send_a_heartbeat_each_half_second_unless_the_user_chose_another
 ) -> None:
     def interval_ms(*flags: str) -> int:
         config = started_with([*flags], tmp_path, monkeypatch)
-        return parse_options(_source_options(config, tmp_path)).client.heartbeat_interval_ms
+        return parse_options(source_options(config, tmp_path)).client.heartbeat_interval_ms
 
     assert interval_ms() == 500
     assert interval_ms("--set", f"{name}=3000") == 3_000
@@ -83,7 +83,7 @@ def test_an_application_is_known_by_its_checkpoint_unless_the_user_names_it(
 ) -> None:
     def identity(*flags: str) -> str:
         config = started_with([*flags], tmp_path, monkeypatch)
-        options = parse_options(_source_options(config, tmp_path / "one"))
+        options = parse_options(source_options(config, tmp_path / "one"))
         return options.client.kohort_member_identity
 
     assert identity() == str(tmp_path / "one")
@@ -95,7 +95,7 @@ def test_topics_with_state_are_refused_because_nothing_prepares_copies(
 ) -> None:
     config = started_with(["--set", "kohort.stateful.topics=t"], tmp_path, monkeypatch)
     with pytest.raises(ConfigError, match=r"kohort\.stateful\.topics has no effect here"):
-        parse_options(_source_options(config, tmp_path))
+        parse_options(source_options(config, tmp_path))
 
 
 def test_two_queries_cannot_choose_one_name_in_the_ledger() -> None:

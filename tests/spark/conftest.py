@@ -115,7 +115,8 @@ def feed(broker: EmbeddedBroker) -> Callable[..., Feed]:
 @pytest.fixture
 def run(spark: Any, tmp_path: Path) -> Callable[..., list[Any]]:
     """Runs a pipeline until the topic is processed; returns its progress."""
-    from kohort.spark.pipeline import PipelineConfig, run_pipeline
+    from kohort.spark.pipeline import run_pipeline
+    from kohort.spark.pipeline_config import PipelineConfig
 
     def run(feed: Feed, sql: str, output: Path | None = None, **more: Any) -> list[Any]:
         progress: list[Any] = []

@@ -35,7 +35,8 @@ from kohort.model.ids import TopicPartition
 from kohort.spark import session
 from kohort.spark.delta.ledger import DeltaLedger
 from kohort.spark.failures import NoSpace, PipelineFailed
-from kohort.spark.pipeline import PipelineConfig, run_pipeline
+from kohort.spark.pipeline import run_pipeline
+from kohort.spark.pipeline_config import PipelineConfig
 from kohort.spark.tables.layout import CHECKPOINTS
 from kohort.spark.tables.parquet_sink import ParquetSink
 from kohort.spark.tables.verify import verify

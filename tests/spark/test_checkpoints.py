@@ -14,7 +14,7 @@ from kohort.model.errors import ConfigError
 from kohort.spark.checkpoints import locked_checkpoint
 from kohort.spark.draining import DrainFile, Draining
 
-pipeline = pytest.importorskip("kohort.spark.pipeline", reason="pip install 'kohort[spark]'")
+application = pytest.importorskip("kohort.spark.application", reason="pip install 'kohort[spark]'")
 failures = pytest.importorskip("kohort.spark.failures")
 
 
@@ -104,7 +104,6 @@ def test_a_query_stops_when_its_lock_was_removed(tmp_path: Path, replaced: bool)
         def stop(self) -> None:
             stopped.append(self)
 
-    draining = Draining(wanted=threading.Event(), file=DrainFile(tmp_path / "d"), timeout_s=1)
     with locked_checkpoint(tmp_path, "a") as checkpoint:
         assert checkpoint.is_held()
         checkpoint.lock.unlink()
@@ -112,8 +111,18 @@ def test_a_query_stops_when_its_lock_was_removed(tmp_path: Path, replaced: bool)
             with checkpoint.lock.open("w") as other:
                 fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
         assert not checkpoint.is_held()
+        one = application.Application(
+            spark=None,
+            config=None,
+            ledger=None,
+            checkpoint=checkpoint,
+            report=print,
+            stop=threading.Event(),
+            draining=Draining(
+                wanted=threading.Event(), file=DrainFile(tmp_path / "d"), timeout_s=1
+            ),
+            own_session=True,
+        )
         with pytest.raises(failures.PipelineFailed, match=r"a\.lock was removed, so a second"):
-            pipeline._watch(
-                Query(), print, threading.Event(), draining, own_session=True, checkpoint=checkpoint
-            )
+            one._watch(Query(), None)
     assert len(stopped) == 1

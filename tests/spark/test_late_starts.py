@@ -19,15 +19,10 @@ pytest.importorskip("pyspark", reason="pip install 'kohort[spark]'")
 
 from pyspark.errors.exceptions.base import StreamingQueryException
 
-from kohort.spark import pipeline
+from kohort.spark.application import SPARK_WAITS_S, STARTS, Application
 from kohort.spark.draining import DrainFile, Draining
 from kohort.spark.failures import PipelineFailed, PythonLate, explained
-from kohort.spark.pipeline import (
-    SPARK_WAITS_S,
-    STARTS,
-    Application,
-    PipelineConfig,
-)
+from kohort.spark.pipeline_config import PipelineConfig
 from kohort.spark.progress import Progress
 from kohort.spark.tables.verify import verify
 
@@ -57,7 +52,7 @@ def application(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Application:
     def late(*_: object, **_more: object) -> None:
         raise PythonLate(LATE)
 
-    monkeypatch.setattr(pipeline, "_watch", late)
+    monkeypatch.setattr(Application, "_watch", late)
     monkeypatch.setattr(Application, "_start_query", lambda self, options: (None, None))
     spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(pythonExec="/somewhere/python3"))
     config = PipelineConfig(bootstrap="b:1", topics="t", group="g", sql="", output=tmp_path)
@@ -65,9 +60,15 @@ def application(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Application:
     checkpoint: Any = SimpleNamespace(path=tmp_path)
     draining = Draining(wanted=threading.Event(), file=DrainFile(tmp_path / "drain"), timeout_s=0)
     return Application(
-        spark, config, ledger, checkpoint, lambda _: None, threading.Event(), draining,
+        spark=spark,
+        config=config,
+        ledger=ledger,
+        checkpoint=checkpoint,
+        report=lambda _: None,
+        stop=threading.Event(),
+        draining=draining,
         own_session=False,
-    )  # fmt: skip
+    )
 
 
 def test_six_late_starts_in_a_row_end_the_application(
@@ -131,7 +132,7 @@ def test_a_query_with_a_late_process_is_started_again_and_rows_land_once(  # noq
     run(source, sql, name="a")
     source.put([(b"k", b"%d" % n) for n in range(50)])
     monkeypatch.setattr(spark.sparkContext, "pythonExec", python_that_is_late(tmp_path, times=1))
-    with caplog.at_level(logging.WARNING, "kohort.spark.pipeline"):
+    with caplog.at_level(logging.WARNING, "kohort.spark.application"):
         progress = run(source, sql, name="a")
     assert not os.listdir(tmp_path / "late")
     assert f"did not connect within {SPARK_WAITS_S} s (start 1 of {STARTS})" in caplog.text

@@ -302,7 +302,7 @@ def test_a_user_s_query_on_format_kohort_gets_the_columns_that_it_names(
     """Without a ledger, with headers, registered by the package pyspark_kohort alone."""
     from pyspark.errors.exceptions.base import PySparkException
 
-    from kohort.spark.pipeline import STARTS
+    from kohort.spark.application import STARTS
 
     source = feed(1)
     before = datetime.datetime.now(datetime.UTC).replace(tzinfo=None)
@@ -408,7 +408,8 @@ class Continuous:
     """An application that runs in a thread until it is stopped or drained."""
 
     def __init__(self, spark: Any, source: Feed, table: Path, name: str) -> None:
-        from kohort.spark.pipeline import PipelineConfig, run_pipeline
+        from kohort.spark.pipeline import run_pipeline
+        from kohort.spark.pipeline_config import PipelineConfig
 
         config = PipelineConfig(
             bootstrap=source.bootstrap,

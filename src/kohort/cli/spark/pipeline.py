@@ -33,7 +33,8 @@ from kohort.host.log_lines import JSON, TEXT, set_up_log_lines
 from kohort.model.errors import ConfigError, KohortError
 
 if TYPE_CHECKING:
-    from kohort.spark.pipeline import Ending, PipelineConfig
+    from kohort.spark.pipeline import Ending
+    from kohort.spark.pipeline_config import PipelineConfig
     from kohort.spark.progress import Progress
 
 LOG: Final = logging.getLogger(__name__)
@@ -163,7 +164,7 @@ def pipeline(
             raise ConfigError("give either --topic, or --topic-pattern for a regular expression")
         stop, drain = threading.Event(), threading.Event()
         _set_on_signals(stop, stop)
-        from kohort.spark.pipeline import PipelineConfig  # noqa: PLC0415 - as above
+        from kohort.spark.pipeline_config import PipelineConfig  # noqa: PLC0415 - as above
         from kohort.spark.tables.partition_columns import parse_partition_by  # noqa: PLC0415 - heavy
 
         config = PipelineConfig(

@@ -46,8 +46,8 @@ from kohort.spark.ledgers.ledger import (
     Acquired,
     Committed,
     LedgerConflict,
+    LedgerPosition,
     ManifestRow,
-    Position,
     WrittenFile,
     match_files,
     ranges_of,
@@ -113,13 +113,15 @@ class DeltaLedger(DeltaNotes):
         with self._lock:
             self._retry(set_first)
 
-    def positions(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Position]:
+    def positions(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, LedgerPosition]:
         """See ``SourceLedger.positions``; without the names of members."""
         with self._lock:
             self._log.refresh(for_commit=False)
             return positions_in(self._log, partitions, {})
 
-    def all_positions(self) -> dict[TopicPartition, Position]:
+    def all_positions(self) -> dict[TopicPartition, LedgerPosition]:
         """See ``Ledger.all_positions``; a member is "" if its acquisition was long ago."""
         with self._lock:
             self._log.refresh()

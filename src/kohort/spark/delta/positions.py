@@ -17,14 +17,14 @@ from kohort.spark.delta.commits import (
     position_of,
 )
 from kohort.spark.delta.log import Change, DeltaLog
-from kohort.spark.ledgers.ledger import Acquired, Position
+from kohort.spark.ledgers.ledger import Acquired, LedgerPosition
 
 
 def positions_in(
     log: DeltaLog,
     partitions: Iterable[TopicPartition],
     owners: Mapping[str, tuple[int, str]],
-) -> dict[TopicPartition, Position]:
+) -> dict[TopicPartition, LedgerPosition]:
     """The positions of those partitions that had an owner.
 
     Args:
@@ -32,13 +32,13 @@ def positions_in(
         partitions: the wanted partitions.
         owners: epoch and member of the last acquisition, by the name of the partition.
     """
-    found: dict[TopicPartition, Position] = {}
+    found: dict[TopicPartition, LedgerPosition] = {}
     for partition in partitions:
         epoch = log.number(epoch_of(partition))
         if epoch is None:
             continue
         owner = owners.get(str(partition), (0, ""))
-        found[partition] = Position(
+        found[partition] = LedgerPosition(
             next_offset=log.number(position_of(partition)),
             epoch=epoch,
             generation=log.number(generation_of(partition)) or 0,

@@ -54,7 +54,7 @@ class Acquired:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Position:
+class LedgerPosition:
     """The first offset of a partition that was not committed, and its last owner."""
 
     next_offset: int | None
@@ -232,7 +232,9 @@ class SourceLedger(Protocol):
         """Set first positions where there are none and the fence numbers are still ``epochs``."""
         ...
 
-    def positions(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Position]:
+    def positions(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, LedgerPosition]:
         """The positions of the partitions; partitions without an owner so far are missing."""
         ...
 
@@ -295,7 +297,7 @@ class Ledger(SourceLedger, Protocol):
         """The partitions of batches that are intended and may still be committed."""
         ...
 
-    def all_positions(self) -> dict[TopicPartition, Position]:
+    def all_positions(self) -> dict[TopicPartition, LedgerPosition]:
         """The positions of all partitions that ever had an owner."""
         ...
 
@@ -370,7 +372,9 @@ class UnfencedLedger:
     ) -> None:
         """Do nothing."""
 
-    def positions(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Position]:
+    def positions(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, LedgerPosition]:
         """There are no positions."""
         return {}
 

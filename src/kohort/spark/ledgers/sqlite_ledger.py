@@ -30,9 +30,9 @@ from kohort.spark.ledgers.ledger import (
     Committed,
     LedgerConflict,
     LedgerError,
+    LedgerPosition,
     ManifestRow,
     NotedTopic,
-    Position,
     WrittenFile,
     match_files,
     ranges_of,
@@ -254,12 +254,14 @@ class SqliteLedger(QueryNotes):
                 ],
             )
 
-    def positions(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Position]:
+    def positions(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, LedgerPosition]:
         """See ``SourceLedger.positions``."""
         known = self.all_positions()
         return {partition: known[partition] for partition in partitions if partition in known}
 
-    def all_positions(self) -> dict[TopicPartition, Position]:
+    def all_positions(self) -> dict[TopicPartition, LedgerPosition]:
         """See ``Ledger.all_positions``."""
         with self._reading() as connection:
             rows = connection.execute(
@@ -268,7 +270,7 @@ class SqliteLedger(QueryNotes):
                 (self._group_id,),
             ).fetchall()
         return {
-            TopicPartition(row[0], row[1]): Position(
+            TopicPartition(row[0], row[1]): LedgerPosition(
                 next_offset=row[2], epoch=row[3], generation=row[4], member=row[5]
             )
             for row in rows
