@@ -13,7 +13,16 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
-from kohort.coordinator import joining, liveness, loading, offsets, removing, syncing, views
+from kohort.coordinator import (
+    joining,
+    liveness,
+    loading,
+    new_members,
+    offsets,
+    removing,
+    syncing,
+    views,
+)
 from kohort.coordinator.interface import (
     Appended,
     AppendFailed,
@@ -57,7 +66,7 @@ def _appended(registry: Registry, event: Appended) -> None:
 
 def _append_failed(registry: Registry, event: AppendFailed) -> None:
     write, error = _write_of(registry, event.ticket), event.error
-    if isinstance(write, joining.CreationWrite) and not registry.is_live(write.group):
+    if isinstance(write, new_members.CreationWrite) and not registry.is_live(write.group):
         return  # the group is gone already, and another one may have its name
     registry.observe(WriteFailed(group_id=write.group.group_id, purpose=write.purpose, error=error))
     write.failed(registry, event.ticket, mapped_append_error(error))

@@ -1,7 +1,8 @@
-"""A client's way into the join phase: new, with a handed-out id, known, or static.
+"""A client's way into the join phase: the checks, and the joins of known members.
 
 In: JoinGroup. Out: answers at once, or parked requests and a join phase, which ``rebalancing``
-runs. Must not know: the end of the join phase, API versions, the log.
+runs; new members go to ``new_members``. Must not know: the end of the join phase, API versions, the
+log.
 
 The checks have Kafka's order: group id, session timeout, loading; then the group's size, state and
 protocols; last the identity of the sender. A refused join leaves no trace. Kafka 4 keeps an empty
@@ -11,31 +12,29 @@ group then, so that any client could fill the memory.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar
 
 from kohort.coordinator.group import CONSUMER, Group
-from kohort.coordinator.interface import JoinAnswer, JoinGroup
+from kohort.coordinator.interface import JoinGroup
 from kohort.coordinator.member import Member, is_damaged, sizes_of, utf8_size, weight_of
-from kohort.coordinator.rebalancing import joined_answer, park, prepare_rebalance, try_complete
+from kohort.coordinator.new_members import add_member, create, join_without_id
+from kohort.coordinator.rebalancing import (
+    joined_answer,
+    park,
+    prepare_rebalance,
+    refuse_join,
+    try_complete,
+)
 from kohort.coordinator.registry import Registry
-from kohort.coordinator.replacing import replace_static_member
-from kohort.coordinator.timers import session_timer
 from kohort.model.errors import NO_ERROR, ErrorCode
 from kohort.model.facts import (
     DamagedMetadataRefused,
-    JoinRefused,
     LimitReached,
-    MemberAdded,
-    MemberAddedWithoutId,
-    MemberIdHandedOut,
     PendingMemberJoined,
     RebalanceCause,
-    StaticMemberAdded,
 )
-from kohort.model.group_config import LONGEST_TEXT, NEW_MEMBER_JOIN_TIMEOUT_MS
+from kohort.model.group_config import LONGEST_TEXT
 from kohort.model.group_state import DEAD, PREPARING_REBALANCE, GroupState
-from kohort.model.ids import NO_MEMBER, GroupInstanceId, MemberId, Ticket, Token
+from kohort.model.ids import NO_MEMBER, MemberId, Token
 from kohort.model.join import JoinProtocol
 
 _RECORD_OVERHEAD = 1_024
@@ -50,47 +49,15 @@ _MADE_ID_BYTES = 37
 _make = tuple.__new__  # costs a third of a call of the named tuple
 
 
-@dataclass(slots=True, kw_only=True)
-class CreationWrite:
-    """The record that a group exists; without it the group is lost."""
-
-    purpose: ClassVar = "creation"
-    group: Group
-
-    def stored(self, registry: Registry, ticket: Ticket) -> None:
-        """No answer waits for this record."""
-
-    def failed(self, registry: Registry, ticket: Ticket, error: ErrorCode) -> None:
-        """Forget the group, unless a generation, an offset or its deletion came meanwhile.
-
-        Then the group's next record, or its tombstone, counts.
-        """
-        group = self.group
-        used = group.generation_id or group.offsets
-        if used or group.state is GroupState.DEAD:
-            return
-        for member_id in list(group.pending):
-            registry.deadlines.cancel(session_timer(group.group_id, member_id))
-        for member in list(group.members.values()):
-            registry.deadlines.cancel(member.session_timer)
-            token = group.unpark_join(member)
-            if token is not None:
-                answer = JoinAnswer(error=error, member_id=member.member_id)
-                registry.respond(token, answer)
-        registry.deadlines.cancel(group.join_timer)
-        registry.deadlines.cancel(group.hold_timer)
-        del registry.groups[group.group_id]
-
-
 def join(registry: Registry, event: JoinGroup) -> None:
     """Serve a JoinGroup."""
     error = _request_error(registry, event)
     if error is not NO_ERROR:
-        _refuse(registry, event, error)
+        refuse_join(registry, event, error)
         return
     known = registry.groups.get(event.group_id)
     if known is None and event.member_id:
-        _refuse(registry, event, ErrorCode.UNKNOWN_MEMBER_ID)
+        refuse_join(registry, event, ErrorCode.UNKNOWN_MEMBER_ID)
         return
     group = known or Group(group_id=event.group_id, current_state_timestamp=registry.time_of_day())
     present = group.members.get(event.member_id or _id_of_instance(group, event))
@@ -98,13 +65,13 @@ def join(registry: Registry, event: JoinGroup) -> None:
         return
     if known is None:
         if not registry.has_room(event.group_id):
-            _refuse(registry, event, ErrorCode.GROUP_MAX_SIZE_REACHED)
+            refuse_join(registry, event, ErrorCode.GROUP_MAX_SIZE_REACHED)
             return
-        _create(registry, group)
+        create(registry, group)
     if event.member_id:
         _join_with_id(registry, group, event)
     else:
-        _join_without_id(registry, group, event)
+        join_without_id(registry, group, event)
 
 
 def _request_error(registry: Registry, event: JoinGroup) -> ErrorCode:
@@ -129,7 +96,7 @@ def _passes_gates(
     # A present member fits while there is room for another one.
     roomy = present is not None and group.parked_joins < registry.config.max_size
     if not roomy and not _fits_size(registry, group, present):
-        _refuse(registry, event, ErrorCode.GROUP_MAX_SIZE_REACHED, NO_MEMBER)
+        refuse_join(registry, event, ErrorCode.GROUP_MAX_SIZE_REACHED, NO_MEMBER)
         if event.member_id in group.members:
             # The maximal size was lowered while members were away: the last to return are removed.
             member = group.remove(event.member_id)
@@ -137,10 +104,10 @@ def _passes_gates(
             try_complete(registry, group)
         return False
     if group.state is DEAD:
-        _refuse(registry, event, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        refuse_join(registry, event, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         return False
     if not group.accepts_protocols(event.protocol_type, event.protocols):
-        _refuse(registry, event, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        refuse_join(registry, event, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         return False
     return _metadata_is_sound(registry, group, event) and _has_room_in_record(
         registry, group, event, present
@@ -210,7 +177,7 @@ def _refuse_size(
     registry.observe(
         LimitReached(group_id=event.group_id, setting=setting, limit=limit, asked=asked)
     )
-    _refuse(registry, event, ErrorCode.GROUP_MAX_SIZE_REACHED, NO_MEMBER)
+    refuse_join(registry, event, ErrorCode.GROUP_MAX_SIZE_REACHED, NO_MEMBER)
 
 
 def _metadata_is_sound(registry: Registry, group: Group, event: JoinGroup) -> bool:
@@ -234,7 +201,7 @@ def _metadata_is_sound(registry: Registry, group: Group, event: JoinGroup) -> bo
             size=len(damaged.metadata),
         )
     )
-    _refuse(registry, event, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    refuse_join(registry, event, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     return False
 
 
@@ -261,84 +228,24 @@ def _fits_size(registry: Registry, group: Group, member: Member | None) -> bool:
             return True
 
 
-def _create(registry: Registry, group: Group) -> None:
-    """Store a new group, as Kafka has done since 3.7."""
-    registry.adopt(group, simple=False)
-    registry.append_group(CreationWrite(group=group))
-
-
-def _join_without_id(registry: Registry, group: Group, event: JoinGroup) -> None:
-    instance = event.group_instance_id
-    if instance is not None:
-        _join_as_instance(registry, group, event, instance)
-        return
-    if event.accepts_member_id_required:
-        _hand_out_id(registry, group, event)
-        return
-    member_id = registry.new_member_id(group, event.client_id)
-    registry.observe(
-        MemberAddedWithoutId(group_id=group.group_id, state=group.state, member_id=member_id)
-    )
-    _add_member(registry, group, event, member_id)
-
-
-def _join_as_instance(
-    registry: Registry, group: Group, event: JoinGroup, instance: GroupInstanceId
-) -> None:
-    """A static member gets its id at once: its instance id identifies it when it comes again."""
-    if instance in group.static_members:
-        replace_static_member(registry, group, event, instance)
-        return
-    member_id = registry.new_member_id(group, instance)
-    registry.observe(
-        StaticMemberAdded(
-            group_id=group.group_id,
-            state=group.state,
-            group_instance_id=instance,
-            member_id=member_id,
-        )
-    )
-    _add_member(registry, group, event, member_id)
-
-
-def _hand_out_id(registry: Registry, group: Group, event: JoinGroup) -> None:
-    """KIP-394: give the client an id to join again with; the group does not change."""
-    limit = registry.config.max_pending_members
-    if len(group.pending) >= limit:
-        registry.observe(
-            LimitReached(group_id=group.group_id, setting="kohort.max.pending.members", limit=limit)
-        )
-        _refuse(registry, event, ErrorCode.GROUP_MAX_SIZE_REACHED, NO_MEMBER)
-        return
-    member_id = registry.new_member_id(group, event.client_id)
-    group.pending[member_id] = event.session_timeout_ms
-    registry.arm(session_timer(group.group_id, member_id), event.session_timeout_ms)
-    registry.observe(
-        MemberIdHandedOut(group_id=group.group_id, state=group.state, member_id=member_id)
-    )
-    registry.respond(
-        event.token, JoinAnswer(error=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id)
-    )
-
-
 def _join_with_id(registry: Registry, group: Group, event: JoinGroup) -> None:
     if event.member_id in group.pending:
         if event.group_instance_id is not None:
             # Only dynamic members get ids this way; for Kafka this is an internal error.
-            _refuse(registry, event, ErrorCode.UNKNOWN_SERVER_ERROR, NO_MEMBER)
+            refuse_join(registry, event, ErrorCode.UNKNOWN_SERVER_ERROR, NO_MEMBER)
             return
         registry.observe(
             PendingMemberJoined(
                 group_id=group.group_id, state=group.state, member_id=event.member_id
             )
         )
-        _add_member(registry, group, event, event.member_id)
+        add_member(registry, group, event, event.member_id)
         return
     member = group.members.get(event.member_id)
     if member is None or event.group_instance_id is not None:
         error = group.identify(event.member_id, event.group_instance_id)
         if member is None or error is not NO_ERROR:
-            _refuse(registry, event, error)
+            refuse_join(registry, event, error)
             return
     if group.state is PREPARING_REBALANCE:
         _update(registry, group, member, event)
@@ -424,66 +331,3 @@ def _rejoin(
 def _update(registry: Registry, group: Group, member: Member, event: JoinGroup) -> None:
     group.update(member, event)
     park(registry, group, member, event.token)
-
-
-def _add_member(registry: Registry, group: Group, event: JoinGroup, member_id: MemberId) -> None:
-    # If the id was handed out, its session is armed: that key and its id are used again.
-    timer = registry.known_timer(session_timer(group.group_id, member_id))
-    member = Member(
-        member_id=timer.member_id,
-        group_instance_id=event.group_instance_id,
-        client_id=event.client_id,
-        client_host=event.client_host,
-        session_timeout_ms=event.session_timeout_ms,
-        rebalance_timeout_ms=event.rebalance_timeout_ms,
-        protocols=event.protocols,
-        session_timer=timer,
-        knows_id=bool(event.member_id),
-    )
-    group.add(member, event.protocol_type)
-    if group.initial is not None:
-        group.initial.new_member_added = True
-    registry.observe(
-        MemberAdded(
-            group_id=group.group_id,
-            member_id=member_id,
-            group_instance_id=member.group_instance_id,
-            client_id=member.client_id,
-            client_host=member.client_host,
-            session_timeout_ms=member.session_timeout_ms,
-            rebalance_timeout_ms=member.rebalance_timeout_ms,
-        )
-    )
-    park(registry, group, member, event.token)
-    # A client cannot send heartbeats while its first join is parked, so the session is long. It
-    # must end: clients that time out and join again under new ids would fill the group
-    # (KAFKA-7610).
-    registry.arm(member.session_timer, NEW_MEMBER_JOIN_TIMEOUT_MS)
-    if group.state is GroupState.PREPARING_REBALANCE:
-        try_complete(registry, group)
-        return
-    prepare_rebalance(
-        registry,
-        group,
-        RebalanceCause.MEMBER_ADDED,
-        member_ids=(member_id,),
-        group_instance_id=member.group_instance_id,
-        client_reason=event.reason,
-    )
-
-
-def _refuse(
-    registry: Registry, event: JoinGroup, error: ErrorCode, member_id: MemberId | None = None
-) -> None:
-    """Answer with an error and with ``member_id``, or else with the member id of the request."""
-    registry.observe(
-        JoinRefused(
-            group_id=event.group_id,
-            member_id=event.member_id,
-            client_id=event.client_id,
-            client_host=event.client_host,
-            error=error,
-        )
-    )
-    echoed = event.member_id if member_id is None else member_id
-    registry.respond(event.token, JoinAnswer(error=error, member_id=echoed))

@@ -19,7 +19,7 @@ from typing import ClassVar
 
 from kohort.coordinator.group import Group
 from kohort.coordinator.initial_delay import InitialDelay
-from kohort.coordinator.interface import JoinAnswer, LeaveAnswer, SyncAnswer
+from kohort.coordinator.interface import JoinAnswer, JoinGroup, LeaveAnswer, SyncAnswer
 from kohort.coordinator.member import Member, topics_of, topics_section
 from kohort.coordinator.records import GenerationRecord, ReservedGeneration
 from kohort.coordinator.registry import Registry
@@ -29,6 +29,7 @@ from kohort.model.facts import (
     GroupEmptied,
     InitialDelayExtended,
     JoinPhaseCompleted,
+    JoinRefused,
     MemberRejoined,
     MembersNotRejoined,
     NobodyRejoined,
@@ -412,3 +413,20 @@ def answer_parked_syncs(registry: Registry, group: Group, answer: SyncAnswer) ->
         if member.parked_sync is not None:
             token, member.parked_sync = member.parked_sync, None
             registry.answer_parked(member, token, answer)
+
+
+def refuse_join(
+    registry: Registry, event: JoinGroup, error: ErrorCode, member_id: MemberId | None = None
+) -> None:
+    """Answer a join with an error and with ``member_id``, or else with the id in the request."""
+    registry.observe(
+        JoinRefused(
+            group_id=event.group_id,
+            member_id=event.member_id,
+            client_id=event.client_id,
+            client_host=event.client_host,
+            error=error,
+        )
+    )
+    echoed = event.member_id if member_id is None else member_id
+    registry.respond(event.token, JoinAnswer(error=error, member_id=echoed))

@@ -21,8 +21,9 @@ from kohort.cli.explain.segments import SegmentFile, is_segment
 from kohort.explain.events import Event
 from kohort.explain.facts import UNUSED, HistoryReader
 from kohort.explain.lines.frames import framed
+from kohort.explain.lines.line_counts import LineCounts
 from kohort.explain.offsets_topic.topic_records import Recorded, dumped
-from kohort.explain.reading import Counts, LogReader
+from kohort.explain.reading import LogReader
 from kohort.explain.told import Told
 from kohort.host.group_log import line_for
 from kohort.model.errors import ConfigError
@@ -214,7 +215,7 @@ class LogFile:
         return self._raw.tell()
 
     @property
-    def counts(self) -> Counts:
+    def counts(self) -> LineCounts:
         """The numbers of lines."""
         return self._reader.counts
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from kohort.cli.explain.offsets_records import TOPIC, told_by
 from kohort.explain.events import Place
-from kohort.explain.reading import Counts
+from kohort.explain.lines.line_counts import LineCounts
 from kohort.explain.told import Told
 from kohort.model.errors import ConfigError, ProtocolError
 from kohort.storage.errors import RefusedBatch, StorageError
@@ -55,7 +55,7 @@ class SegmentFile:
         self.bytes = path.stat().st_size
         found = _FOLDER.search(str(path.absolute().parent))
         self._home = int(found[1]) if found else None
-        self._counts = Counts()
+        self._counts = LineCounts()
         self._damage = ""
         try:
             self._file = stack.enter_context(path.open("rb"))

@@ -17,6 +17,8 @@ from typing import Any, Final, NamedTuple
 
 from kohort.explain.lines.times import kafka_minute, time_in, told_time
 
+LINES_OF_A_RECORD: Final = 5
+"""A line without a time has the time of the line before, up to this many lines before."""
 _LEVELS: Final = ("INFO ", "WARN ", "ERROR ", "DEBUG ", "TRACE ", "FATAL ")
 _SECONDS: Final = {f"{number:02},": number for number in range(100)}
 _MILLIS: Final = {f"{number:03}": number / 1_000 for number in range(1_000)}

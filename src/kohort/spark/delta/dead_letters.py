@@ -108,7 +108,7 @@ class DeltaDeadLetters:
 
     def _notes(self, followed: int) -> Iterator[tuple[int, Mapping[str, Any]]]:
         for version in range(followed + 1, self._table.version + 1):
-            yield version, self._table.note_of(version)
+            yield version, self._table.log_files.note_of(version)
 
 
 def _as_delta(entry: Mapping[str, Any]) -> DeltaFile:

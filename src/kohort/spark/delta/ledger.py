@@ -278,7 +278,8 @@ class DeltaLedger(DeltaNotes):
         with self._lock:
             self._log.refresh()
             begins = {p: self._log.number(begin_of(p)) for p in self._partitions()}
-            noted = [self._log.note_of(version) for version in self._log.commits()]
+            files = self._log.log_files
+            noted = [files.note_of(version) for version in files.commits(self._log.version)]
         return pieces_in(noted, begins)
 
     @contextmanager

@@ -15,20 +15,17 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from deltalake import (
     CommitProperties,
     DeltaTable,
-    Field,
     PostCommitHookProperties,
     Schema,
     Transaction,
@@ -36,8 +33,9 @@ from deltalake import (
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
-from kohort.model.errors import ConfigError
 from kohort.spark.delta import refusals
+from kohort.spark.delta.columns import missing_fields
+from kohort.spark.delta.log_files import NOTE, LogFiles
 from kohort.spark.ledgers.ledger import LedgerError
 from kohort.spark.tables.durable import make_folder, sync
 from kohort.spark.tables.layout import DELTA_LOG, PLACE, is_delta
@@ -48,12 +46,6 @@ LOG: Final = logging.getLogger(__name__)
 COMMITS_PER_CHECKPOINT: Final = 100
 """A new reader reads the last checkpoint and at most about this many commits."""
 
-_NOTE: Final = "kohort"
-"""The field of a commit's metadata with the note of kohort, a JSON text."""
-_TYPE: Final = re.compile(
-    r"string|binary|boolean|byte|short|integer|long|float|double|date|timestamp|timestamp_ntz"
-    r"|decimal\(\d+,\d+\)"
-)
 # Checkpoints are made in a step of their own: if one fails, the commit has succeeded already.
 _NO_HOOKS: Final = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 
@@ -111,7 +103,7 @@ def create(
         LedgerError: the table cannot be made.
     """
     base = Schema.from_arrow(schema)
-    more = [] if new is None else _missing_fields({each.name for each in base.fields}, new.schema)
+    more = [] if new is None else missing_fields({each.name for each in base.fields}, new.schema)
     make_folder(directory)
     try:
         DeltaTable.create(
@@ -138,14 +130,14 @@ class DeltaLog:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self._folder = directory / DELTA_LOG
+        self.log_files = LogFiles(directory)
         self._synced = -1
         try:
             self._table = DeltaTable(str(directory))
         except (DeltaError, OSError, TableNotFoundError) as error:
             raise LedgerError(refusals.unreadable(self.directory, error)) from error
         refusals.check(self.directory, self._table)
-        self._numbers: dict[str, int] | None = self._all_numbers()
+        self._numbers = self.log_files.numbers(self.version)
         """All numbers of the snapshot; None if only ``deltalake`` can read this log."""
 
     @property
@@ -170,7 +162,7 @@ class DeltaLog:
             LedgerError: the log cannot be read.
         """
         before = self.version
-        if not for_commit and not self._commit_file(before + 1).exists():
+        if not for_commit and not self.log_files.commit(before + 1).exists():
             return
         try:
             self._table.update_incremental()
@@ -180,40 +172,15 @@ class DeltaLog:
         refusals.check(self.directory, self._table)
 
     def _follow(self, before: int) -> None:
-        """Bring the known numbers from an earlier version to the version of the snapshot.
-
-        ``deltalake`` reads the whole log again for every single number, 5 to 15 ms each.
-        """
+        """Bring the known numbers from an earlier version to the version of the snapshot."""
         if self._numbers is None:
             return
         try:
             for version in range(before + 1, self.version + 1):
-                self._numbers |= _numbers_in(self._commit_file(version))
+                self._numbers |= self.log_files.numbers_of(version)
         except FileNotFoundError:
             # A checkpoint has replaced it meanwhile.
-            self._numbers = self._all_numbers()
-
-    def _all_numbers(self) -> dict[str, int] | None:
-        """All numbers of the snapshot, from the last checkpoint and the commits after it.
-
-        None if another program left a checkpoint in parts, or while commits are removed.
-        """
-        checkpoints = sorted(self._folder.glob("*.checkpoint*"))
-        usable = [p for p in checkpoints if int(p.name[:20]) <= self.version]
-        numbers: dict[str, int] = {}
-        try:
-            begin = 0
-            if usable:
-                if not re.fullmatch(r"\d{20}\.checkpoint\.parquet", usable[-1].name):
-                    return None
-                begin = int(usable[-1].name[:20]) + 1
-                rows = pq.read_table(usable[-1], columns=["txn"]).column("txn").drop_null()
-                numbers = {row["appId"]: row["version"] for row in rows.to_pylist()}
-            for version in range(begin, self.version + 1):
-                numbers |= _numbers_in(self._commit_file(version))
-        except (OSError, pa.ArrowException):
-            return None
-        return numbers
+            self._numbers = self.log_files.numbers(self.version)
 
     def number(self, name: str) -> int | None:
         """A number in the snapshot; None if it was never set."""
@@ -259,7 +226,7 @@ class DeltaLog:
 
     def notes(self, limit: int) -> list[dict[str, Any]]:
         """The notes of the newest commits, newest first; commits of other programs have none."""
-        found = [commit.get(_NOTE) for commit in self._table.history(limit)]
+        found = [commit.get(NOTE) for commit in self._table.history(limit)]
         return [json.loads(text) for text in found if isinstance(text, str)]
 
     def replaced_files(self) -> list[str]:
@@ -268,22 +235,6 @@ class DeltaLog:
             retention_hours=0, dry_run=True, enforce_retention_duration=False, full=False
         )
         return found
-
-    def commits(self) -> list[int]:
-        """The versions up to the snapshot that Delta has not removed yet, in order."""
-        found = [p.stem for p in self._folder.glob("*.json")]
-        versions = sorted(int(stem) for stem in found if re.fullmatch(r"\d{20}", stem))
-        return [version for version in versions if version <= self.version]
-
-    def note_of(self, version: int) -> dict[str, Any]:
-        """The note of one commit; empty if it has none, or if the commit was removed."""
-        try:
-            lines = self._commit_file(version).read_text().splitlines()
-        except FileNotFoundError:
-            return {}
-        found = (json.loads(line).get("commitInfo") for line in lines if '"commitInfo"' in line)
-        notes = [json.loads(info[_NOTE]) for info in found if info and _NOTE in info]
-        return notes[0] if notes else {}
 
     def commit(self, change: Change) -> None:
         """Commit a change that was decided on the present snapshot; it is on disk afterwards.
@@ -318,7 +269,7 @@ class DeltaLog:
                 self._table.schema(),
                 names,
                 commit_properties=CommitProperties(
-                    custom_metadata={_NOTE: json.dumps(change.note, sort_keys=True)},
+                    custom_metadata={NOTE: json.dumps(change.note, sort_keys=True)},
                     app_transactions=numbers,
                 ),
                 post_commithook_properties=_NO_HOOKS,
@@ -349,7 +300,7 @@ class DeltaLog:
             ConfigError: a column has a type that is not in Delta's specification.
             DeltaConflict, LedgerError: as ``commit``.
         """
-        fields = _missing_fields({each.name for each in self._table.schema().fields}, schema)
+        fields = missing_fields({each.name for each in self._table.schema().fields}, schema)
         if fields:
             self._alter(
                 lambda: self._table.alter.add_columns(fields, post_commithook_properties=_NO_HOOKS)
@@ -361,15 +312,12 @@ class DeltaLog:
         The table's property ``delta.logRetentionDuration`` says for how long commits stay, 30 days
         by default. A failure is told in the log only: the commits before it are good.
         """
-        if self.version - self._checkpointed() < COMMITS_PER_CHECKPOINT:
+        if self.version - self.log_files.checkpointed() < COMMITS_PER_CHECKPOINT:
             return
         try:
             self._table.create_checkpoint()
             # Before the commits go that it replaces.
-            for path in self._folder.glob(f"{self.version:020d}.checkpoint*"):
-                sync(path)
-            sync(self._folder / "_last_checkpoint")
-            sync(self._folder)
+            self.log_files.sync_checkpoint(self.version)
             self._table.cleanup_metadata()
         except (DeltaError, OSError) as error:
             LOG.warning("no checkpoint of %s was made: %s", self.directory, error)
@@ -388,57 +336,13 @@ class DeltaLog:
         self.refresh()
         newest = self.version
         # After a start, the commits that a checkpoint replaces are on disk.
-        first = max(self._synced, self._checkpointed(), newest - COMMITS_PER_CHECKPOINT) + 1
-        for version in range(first, newest + 1):
-            try:
-                sync(self._commit_file(version))
-            except FileNotFoundError:
-                continue
-        sync(self._folder)
+        checkpointed = self.log_files.checkpointed()
+        first = max(self._synced, checkpointed, newest - COMMITS_PER_CHECKPOINT) + 1
+        self.log_files.sync_commits(first, newest)
         self._synced = newest
-
-    def _commit_file(self, version: int) -> Path:
-        return self._folder / f"{version:020d}.json"
-
-    def _checkpointed(self) -> int:
-        """The version of the last checkpoint; -1 if there is none."""
-        try:
-            return int(json.loads((self._folder / "_last_checkpoint").read_text())["version"])
-        except (OSError, ValueError, KeyError):
-            return -1
-
-
-def _missing_fields(there: Collection[str], schema: str) -> list[Field]:
-    """The columns of Spark's JSON that are not there, as columns that may be null."""
-    wanted = [each for each in json.loads(schema)["fields"] if each["name"] not in there]
-    for each in wanted:
-        for name in _type_names(each["type"]):
-            if not _TYPE.fullmatch(name):
-                raise ConfigError(
-                    f"the column {each['name']} has the type {name}, which not every reader of "
-                    "Delta tables knows: cast it in the SQL, or use --table parquet"
-                )
-    return [Field.from_json(json.dumps(each | {"nullable": True})) for each in wanted]
 
 
 def _known(values: Mapping[str, Any] | None) -> dict[str, Any]:
     """The statistics of the columns that every row of kohort has."""
     found = values or {}
     return {name: found[name] for name in PLACE if found.get(name) is not None}
-
-
-def _numbers_in(commit: Path) -> dict[str, int]:
-    """The numbers that one commit sets."""
-    found = (json.loads(x).get("txn") for x in commit.read_text().splitlines() if '"txn"' in x)
-    return {number["appId"]: number["version"] for number in found if number}
-
-
-def _type_names(kind: Any) -> Iterator[str]:
-    """The primitive types within a type of Spark's JSON."""
-    if isinstance(kind, str):
-        yield kind
-        return
-    parts = [field["type"] for field in kind.get("fields", ())]
-    parts += [kind[name] for name in ("elementType", "keyType", "valueType") if name in kind]
-    for part in parts:
-        yield from _type_names(part)
