@@ -75,9 +75,9 @@ def test_six_late_starts_in_a_row_end_the_application(
     application: Application,
 ) -> None:
     for _ in range(STARTS - 1):
-        assert not application.run(lambda: None), "another query must follow"
+        assert not application.run_query(lambda: None), "another query must follow"
     with pytest.raises(PipelineFailed) as raised:
-        application.run(lambda: None)
+        application.run_query(lambda: None)
     message = str(raised.value)
     assert f"{STARTS} times in a row" in message
     assert f"within {SPARK_WAITS_S} s" in message
@@ -86,16 +86,16 @@ def test_six_late_starts_in_a_row_end_the_application(
 
 def test_a_micro_batch_restarts_the_count_of_late_starts(application: Application) -> None:
     for _ in range(STARTS - 1):
-        application.run(lambda: None)
+        application.run_query(lambda: None)
     sink: Any = SimpleNamespace(rows_of=lambda _batch, counted: counted)
     application._note(sink, Progress(batch=0, rows=1, seconds=1.0, partitions=()))
     for _ in range(STARTS - 1):
-        assert not application.run(lambda: None)
+        assert not application.run_query(lambda: None)
 
 
 def test_a_late_query_is_not_started_again_after_a_stop(application: Application) -> None:
     application.stop.set()
-    assert application.run(lambda: None)
+    assert application.run_query(lambda: None)
 
 
 def python_that_is_late(folder: Path, times: int) -> str:

@@ -1,8 +1,7 @@
 """One application of a pipeline: its queries, one after the other on the same checkpoint.
 
 In: a Spark session, a ledger, a checkpoint, and the wishes to stop or to drain. Out: a query that
-runs to its end, and a progress report for each micro-batch. Must not know: the command line, who
-made the session.
+runs to its end, and a progress report for each micro-batch. Must not know: the command line.
 """
 
 from __future__ import annotations
@@ -70,7 +69,17 @@ class Application:
     late_starts: int = 0
     """How many starts in a row failed because the source's process was late."""
 
-    def run(self, started: Callable[[], None]) -> bool:
+    def run(self, started: Callable[[], None]) -> None:
+        """Run queries until no other one must follow, or until ``stop`` is set.
+
+        Args:
+            started: called when the first query runs.
+        """
+        # The start of Spark takes seconds; the wish to stop may come meanwhile.
+        while not (self.stop.is_set() or self.run_query(started)):
+            started = _nothing
+
+    def run_query(self, started: Callable[[], None]) -> bool:
         """Run one query until it ends; False if another query must follow."""
         try:
             query, sink = self._start_query(
@@ -210,6 +219,10 @@ class Application:
             "again on its checkpoint", SPARK_WAITS_S, self.late_starts, STARTS,
         )  # fmt: skip
         return False
+
+
+def _nothing() -> None:
+    pass
 
 
 def _stream(source: DataStreamReader, names: Sequence[str], used: frozenset[str]) -> DataFrame:

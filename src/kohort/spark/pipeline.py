@@ -108,19 +108,12 @@ def run_pipeline(
                     own_session=session is None,
                     loaded=loaded,
                 )
-                note_start: Callable[[], None] = partial(started, name)
-                # The start of Spark takes seconds; the wish to stop may come meanwhile.
-                while not (stop.is_set() or application.run(note_start)):
-                    note_start = _nothing
+                application.run(partial(started, name))
         finally:
             draining.file.clear()
             if session is None:
                 left = stop_session(spark)
         return Ending(left=left, drained=draining.drained)
-
-
-def _nothing() -> None:
-    pass
 
 
 def _session(config: PipelineConfig, name: str) -> SparkSession:
