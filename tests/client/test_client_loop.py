@@ -18,7 +18,7 @@ from kohort.client.admin import Admin
 from kohort.client.connections.client_loop import ClientLoop
 from kohort.client.errors import BrokerUnreachable
 from kohort.client.membership import GroupMembership
-from kohort.engine.connections import Bytes
+from kohort.engine.connections import Bytes, Loss
 from kohort.engine.member_outputs import Connect, Output
 from kohort.model.ids import ConnectionId
 from kohort.model.instants import Instant
@@ -159,7 +159,7 @@ class PlainEngine:
         return []
 
     def lost(
-        self, conn: ConnectionId, now: Instant, reason: str = "", **more: bool
+        self, conn: ConnectionId, now: Instant, reason: str = "", loss: Loss = Loss.BROKEN
     ) -> list[Output]:
         raise AssertionError(reason)
 

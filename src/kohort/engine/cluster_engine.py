@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from kohort.engine.connections import Bytes, Endpoint, Purpose, RouterSettings
+from kohort.engine.connections import Bytes, Endpoint, Loss, Purpose, RouterSettings
 from kohort.engine.member_outputs import (
     Answered,
     LeaderOf,
@@ -161,25 +161,11 @@ class ClusterEngine:
         return self._run(now)
 
     def lost(
-        self,
-        conn: ConnectionId,
-        now: Instant,
-        reason: str = "",
-        *,
-        refused: bool = False,
-        denied: bool = False,
+        self, conn: ConnectionId, now: Instant, reason: str = "", loss: Loss = Loss.BROKEN
     ) -> list[Output]:
-        """``conn`` ended, broke, or could not be opened.
-
-        Args:
-            conn: the connection.
-            now: the present instant.
-            reason: for messages.
-            refused: no process listens there.
-            denied: one side refuses the certificate of the other side.
-        """
+        """``conn`` ended, broke, or could not be opened; ``reason`` is for messages."""
         self._pass_deadlines(now)
-        self._router.lost(conn, reason, now, refused=refused, denied=denied)
+        self._router.lost(conn, reason, now, loss)
         return self._run(now)
 
     def advance(self, now: Instant) -> list[Output]:

@@ -19,6 +19,7 @@ from kohort.engine.connections import (
     ConnectionSettings,
     ConnectionState,
     Endpoint,
+    Loss,
     Outcome,
     PendingRequest,
     Refused,
@@ -172,34 +173,27 @@ class ConnectionPool:
                     self._throttle(connection, Millis(wait_ms), now)
             rest = connection.wire.take_output()
         except ProtocolError as error:
-            text, denied = str(error), isinstance(error, AuthenticationError)
+            text = str(error)
             if connection.state is ConnectionState.OPENING and data[:2] == _TLS_ALERT:
                 text = "an alert of TLS: the listener wants security.protocol SSL or SASL_SSL"
             if self._notes is not None:
                 self._notes.unreadable(conn, text)
             self._out.append(Close(conn=conn, reason=text))
-            return [*outcomes, self._failed(connection, text, now, denied=denied)]
+            loss = Loss.DENIED if isinstance(error, AuthenticationError) else Loss.BROKEN
+            return [*outcomes, self._failed(connection, text, now, loss)]
         if rest:
             self._out.append(Transmit(conn=conn, data=rest))
         if connection.state is not ConnectionState.READY and connection.wire.ready:
             outcomes += self._becomes_ready(connection, now)
         return outcomes
 
-    def lost(
-        self,
-        conn: ConnectionId,
-        reason: str,
-        now: Instant,
-        *,
-        refused: bool = False,
-        denied: bool = False,
-    ) -> list[Outcome]:
+    def lost(self, conn: ConnectionId, reason: str, now: Instant, loss: Loss) -> list[Outcome]:
         """The connection broke, or could not be opened."""
         connection = self._by_conn.get(conn)
         if connection is None:
             return []
         reason = reason or "disconnected"
-        return [self._failed(connection, reason, now, refused=refused, denied=denied)]
+        return [self._failed(connection, reason, now, loss)]
 
     # -- time -------------------------------------------------------------------------------------
 
@@ -229,7 +223,7 @@ class ConnectionPool:
             else:
                 reason = "no answer in time"
                 self._out.append(Close(conn=conn, reason=reason))
-                outcomes.append(self._failed(connection, reason, now))
+                outcomes.append(self._failed(connection, reason, now, Loss.BROKEN))
         return outcomes
 
     def check(self) -> None:
@@ -321,7 +315,7 @@ class ConnectionPool:
             data = connection.wire.log_in_again()
         except AuthenticationError as error:
             self._out.append(Close(conn=connection.conn, reason=str(error)))
-            return [self._failed(connection, str(error), now, denied=True)]
+            return [self._failed(connection, str(error), now, Loss.DENIED)]
         self._deadlines.arm(connection.conn, after(now, self._settings.connect_timeout_ms))
         self._out.append(Transmit(conn=connection.conn, data=data))
         return []
@@ -342,13 +336,7 @@ class ConnectionPool:
         return []
 
     def _failed(
-        self,
-        connection: Connection,
-        reason: str,
-        now: Instant,
-        *,
-        refused: bool = False,
-        denied: bool = False,
+        self, connection: Connection, reason: str, now: Instant, loss: Loss
     ) -> ConnectionDown:
         endpoint = connection.key.endpoint
         trouble = self._troubles.get(endpoint)
@@ -360,7 +348,8 @@ class ConnectionPool:
             trouble = self._troubles[endpoint] = _Trouble(backoff)
         trouble.rest_until = after(now, trouble.backoff.next())
         trouble.reason = reason
-        trouble.refusals = trouble.refusals + 1 if refused else 0
+        trouble.refusals = trouble.refusals + 1 if loss is Loss.REFUSED else 0
+        denied = loss is Loss.DENIED
         if denied:
             error = request_error(RequestErrorKind.DENIED, f"{endpoint}: {reason}")
             self._out.append(Unserved(error=error))

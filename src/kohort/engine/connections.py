@@ -57,6 +57,14 @@ class ConnectionKey(NamedTuple):
     endpoint: Endpoint
 
 
+class Loss(Enum):
+    """Why a connection was lost."""
+
+    BROKEN = "it ended, broke, or could not be opened"
+    REFUSED = "no process listens there"
+    DENIED = "one side refuses the certificate or the login of the other side"
+
+
 class Purpose(Enum):
     """The receiver of the answer to a request."""
 

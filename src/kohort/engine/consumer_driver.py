@@ -26,7 +26,7 @@ from kohort.consumer.events import (
 from kohort.consumer.ownership_effects import Tell
 from kohort.engine import driver_answers as answers
 from kohort.engine import member_outputs as engine
-from kohort.engine.connections import Bytes
+from kohort.engine.connections import Bytes, Loss
 from kohort.engine.leader_duties import GroupAssigner
 from kohort.engine.member_engine import MemberEngine
 from kohort.engine.member_offsets import list_request
@@ -239,24 +239,10 @@ class ConsumerDriver(Generic[C]):
         return self._settle(now)
 
     def lost(
-        self,
-        conn: ConnectionId,
-        now: Instant,
-        reason: str = "",
-        *,
-        refused: bool = False,
-        denied: bool = False,
+        self, conn: ConnectionId, now: Instant, reason: str = "", loss: Loss = Loss.BROKEN
     ) -> list[Output]:
-        """``conn`` ended, broke, or could not be opened.
-
-        Args:
-            conn: the connection.
-            now: the present instant.
-            reason: for messages.
-            refused: no process listens there.
-            denied: one side refuses the certificate of the other side.
-        """
-        self._take(self.member.lost(conn, now, reason, refused=refused, denied=denied))
+        """``conn`` ended, broke, or could not be opened; ``reason`` is for messages."""
+        self._take(self.member.lost(conn, now, reason, loss))
         return self._settle(now)
 
     def stalled(self, micros: int, now: Instant) -> list[Output]:

@@ -20,6 +20,7 @@ from kohort.engine.connections import (
     ConnectionDown,
     ConnectionKey,
     Endpoint,
+    Loss,
     Outcome,
     PendingRequest,
     Purpose,
@@ -177,9 +178,9 @@ class RequestRouter:
         self._take(outcomes, now)
         return bool(outcomes or self.out)
 
-    def lost(self, conn: ConnectionId, reason: str, now: Instant, **why: bool) -> None:
+    def lost(self, conn: ConnectionId, reason: str, now: Instant, loss: Loss) -> None:
         """The shell lost a connection, or could not open it."""
-        self._take(self.pool.lost(conn, reason, now, **why), now)
+        self._take(self.pool.lost(conn, reason, now, loss), now)
 
     def shift(self, micros: int) -> None:
         """Move all deadlines: the process was asleep."""

@@ -23,7 +23,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from kohort.client.connections.opening import WOULD_BLOCK, Address, Opening, Transport, failure_of
 from kohort.client.errors import Closed
-from kohort.engine.connections import Bytes
+from kohort.engine.connections import Bytes, Loss
 from kohort.engine.member_outputs import Close, Connect, Output, Transmit
 from kohort.model.errors import AuthenticationError
 from kohort.model.ids import ConnectionId
@@ -59,13 +59,7 @@ class Engine(Protocol):
         self, conn: ConnectionId, data: Bytes, now: Instant
     ) -> list[Output]: ...
     def lost(  # noqa: D102
-        self,
-        conn: ConnectionId,
-        now: Instant,
-        reason: str = "",
-        *,
-        refused: bool = False,
-        denied: bool = False,
+        self, conn: ConnectionId, now: Instant, reason: str = "", loss: Loss = Loss.BROKEN
     ) -> list[Output]: ...
     def stalled(self, micros: int, now: Instant) -> list[Output]: ...  # noqa: D102
     def advance(self, now: Instant) -> list[Output]: ...  # noqa: D102
@@ -389,13 +383,7 @@ class ClientLoop:
     def _fail(self, opening: Opening) -> None:
         self._drop(opening.conn)
         self._carry_out(
-            self._engine.lost(
-                opening.conn,
-                monotonic_now(),
-                opening.failure,
-                refused=opening.refused,
-                denied=opening.denied,
-            )
+            self._engine.lost(opening.conn, monotonic_now(), opening.failure, opening.loss)
         )
 
     # -- open connections -------------------------------------------------------------------------
@@ -434,8 +422,7 @@ class ClientLoop:
                 self._expect(line)
                 return
             except OSError as error:
-                reason, denied = failure_of(error)
-                self._lose(line, reason, denied=denied)
+                self._lose(line, *failure_of(error))
                 return
             if not size:
                 self._lose(line, "the other side closed the connection")
@@ -478,6 +465,6 @@ class ClientLoop:
             line.watched = events
             self._selector.modify(line.sock, events, line)
 
-    def _lose(self, line: _Line, reason: str, *, denied: bool = False) -> None:
+    def _lose(self, line: _Line, reason: str, loss: Loss = Loss.BROKEN) -> None:
         self._drop(line.conn)
-        self._carry_out(self._engine.lost(line.conn, monotonic_now(), reason, denied=denied))
+        self._carry_out(self._engine.lost(line.conn, monotonic_now(), reason, loss))

@@ -19,7 +19,7 @@ from itertools import chain, zip_longest
 from typing import Any, Final, TypeAlias
 
 from kohort.client.config import CANONICAL_NAMES, ClientSettings
-from kohort.engine.connections import ConnectionSettings
+from kohort.engine.connections import ConnectionSettings, Loss
 from kohort.engine.member_recording import RequestNotes
 from kohort.model.errors import AuthenticationError, ConfigError
 from kohort.model.ids import ConnectionId
@@ -137,10 +137,8 @@ class Opening:
         self.host = host
         self.next_attempt: Instant | None = None
         """When the next address is to be tried."""
-        self.refused = True
-        """Whether all failed attempts were refused."""
-        self.denied = False
-        """Whether a certificate or the login failed."""
+        self.loss = Loss.REFUSED
+        """Why no attempt succeeded; REFUSED if all of them were refused."""
         self.failure = ""
         self._tls = transport.tls
         self._selector = selector
@@ -158,8 +156,7 @@ class Opening:
 
     def fail(self, error: OSError | AuthenticationError, now: Instant) -> None:
         """No attempt can be made: the host has no address, or there can be no login."""
-        self.refused = False
-        self.denied = isinstance(error, AuthenticationError)
+        self.loss = Loss.DENIED if isinstance(error, AuthenticationError) else Loss.BROKEN
         why = getattr(error, "strerror", None)
         self.failure = f"cannot resolve {self.host}: {why}" if why else str(error)
         self.next_attempt = now
@@ -215,7 +212,7 @@ class Opening:
             )
         except (OSError, ValueError) as error:  # the connection ended meanwhile
             sock.close()
-            self.refused, self.failure = False, f"it ended the TLS handshake ({error})"
+            self.loss, self.failure = Loss.BROKEN, f"it ended the TLS handshake ({error})"
             return None
         self._attempts.append(secured)
         self._selector.register(secured, selectors.EVENT_WRITE, self)
@@ -241,8 +238,7 @@ class Opening:
         except ssl.SSLWantWriteError:
             self._selector.modify(sock, selectors.EVENT_WRITE, self)
         except OSError as error:
-            self.refused = False
-            self.failure, self.denied = failure_of(error)
+            self.failure, self.loss = failure_of(error)
             if not isinstance(error, ssl.SSLError) or isinstance(error, ssl.SSLEOFError):
                 self.failure = f"it ended the TLS handshake ({self.failure})"
             self._give_up(sock)
@@ -258,19 +254,20 @@ class Opening:
 
     def _note(self, number: int) -> None:
         """An attempt failed with this ``errno``."""
-        self.refused = self.refused and number == errno.ECONNREFUSED
+        if number != errno.ECONNREFUSED:
+            self.loss = Loss.BROKEN
         self.failure = os.strerror(number).lower()
 
 
-def failure_of(error: OSError) -> tuple[str, bool]:
-    """Why a socket failed, and whether one side refuses the certificate of the other side."""
+def failure_of(error: OSError) -> tuple[str, Loss]:
+    """Why a socket failed, in words and as a kind."""
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"its certificate is refused: {error.verify_message}", True
+        return f"its certificate is refused: {error.verify_message}", Loss.DENIED
     if isinstance(error, ssl.SSLError) and error.reason:
         words = error.reason.replace("_", " ").lower()
         if "ALERT" in error.reason:
-            return f"it refuses the certificate or the TLS of this client: {words}", True
+            return f"it refuses the certificate or the TLS of this client: {words}", Loss.DENIED
         if error.reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"):
-            return f"it does not speak TLS: {words}", False
-        return words, False
-    return (error.strerror or str(error)).lower(), False
+            return f"it does not speak TLS: {words}", Loss.BROKEN
+        return words, Loss.BROKEN
+    return (error.strerror or str(error)).lower(), Loss.BROKEN
