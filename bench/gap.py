@@ -36,7 +36,8 @@ import kafka
 from bench.consume import broker
 from bench.ending import end_with_children
 from bench.results import emit
-from tests.client.stage import SlowMember, until
+from tests.client.stage import SlowMember
+from tests.waiting import until
 
 from kohort import AsyncConsumer, Consumer
 from kohort.client.admin import Admin

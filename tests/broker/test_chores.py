@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from tests.broker.conftest import Connect, MakeProduce, bytes_of, loop_of
-from tests.client.stage import until
 from tests.stored_records import iterate_records
+from tests.waiting import until
 
 from kohort.broker.embedded import EmbeddedBroker
 from kohort.model.errors import ErrorCode

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.broker.conftest import Connect, RawClient, ValuesOf
-from tests.client.stage import until
+from tests.waiting import until
 
 from kohort.broker.embedded import EmbeddedBroker
 from kohort.model.errors import ErrorCode
@@ -81,9 +80,7 @@ def test_retention_honours_a_changed_setting(
         raw.produce("t", [bytes(200)])
     assert raw.offset_at("t", -2).offset == 0
     assert change(raw, (setting[0], SET, setting[1])) == (0, None)
-    deadline = time.monotonic() + 20
-    while raw.offset_at("t", -2).offset == 0:
-        assert time.monotonic() < deadline, f"{setting} was not honoured"
+    until(lambda: raw.offset_at("t", -2).offset != 0, f"{setting} is honoured")
 
 
 def test_changes_stay_over_a_restart(

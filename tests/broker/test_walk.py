@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
 import pytest
 from tests.broker.conftest import SUBSCRIPTION, Connect, RawClient, loop_of
+from tests.waiting import until
 
 from kohort.broker.broker_loop import BrokerLoop
 from kohort.broker.embedded import EmbeddedBroker
@@ -112,10 +112,10 @@ def sync_both(a: RawClient, first: str, b: RawClient, second: str, generation: i
 def parked(broker: EmbeddedBroker, count: int) -> None:
     """Wait until this many joins are parked and the next generation is durable."""
     group = loop_of(broker)._engine._coordinator._registry.groups["g"]
-    end = time.monotonic() + 20
-    while group.parked_joins < count or not group.is_reserved():
-        assert time.monotonic() < end
-        time.sleep(0.001)
+    until(
+        lambda: group.parked_joins >= count and group.is_reserved(),
+        f"{count} parked joins and a durable generation",
+    )
 
 
 def test_a_join_group_passes_fewer_than_15_files(

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from tests.client.stage import until
 from tests.explain.test_stories import done, joins, member
+from tests.waiting import until
 
 from kohort.broker.embedded import EmbeddedBroker
 from kohort.cli.dashboard_sources import FileSource, follow_records, look_often

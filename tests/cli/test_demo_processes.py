@@ -5,12 +5,12 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
+from tests.waiting import until
 
 from kohort.cli.demo.processes import Guard, Tree
 
@@ -55,7 +55,7 @@ def first_line(tree: Tree) -> str:
 def family(guard: Guard, log: Path) -> tuple[Tree, list[psutil.Process]]:
     tree = guard.start([sys.executable, "-c", FAMILY], log, piped=True)
     assert first_line(tree) == "ready\n"
-    wait_until(lambda: len(processes_of(tree.pid)) == 3)
+    until(lambda: len(processes_of(tree.pid)) == 3, "three processes", PATIENCE_S)
     return tree, processes_of(tree.pid)
 
 
@@ -66,7 +66,7 @@ def test_a_tree_dies_as_a_whole_also_while_its_first_process_is_stopped(
     tree.send_signal(signal.SIGSTOP)
     tree.kill()
     assert tree.poll() == -9
-    wait_until(lambda: gone(processes))
+    until(lambda: gone(processes), "the end of all processes", PATIENCE_S)
 
 
 def test_the_kill_of_a_tree_spares_the_other_trees(guard: Guard, tmp_path: Path) -> None:
@@ -108,12 +108,12 @@ def test_a_killed_demo_leaves_no_process_and_no_temporary_file(tmp_path: Path) -
     ) as demo:
         assert demo.stdout is not None
         pid, folder = demo.stdout.readline().split()
-        wait_until(lambda: len(processes_of(int(pid))) == 3)
+        until(lambda: len(processes_of(int(pid))) == 3, "three processes", PATIENCE_S)
         processes = processes_of(int(pid))
         assert len(list(Path(folder).iterdir())) == 1, "a temporary file of the tree"
         demo.kill()
-    wait_until(lambda: gone(processes))
-    wait_until(lambda: not Path(folder).exists())
+    until(lambda: gone(processes), "the end of all processes", PATIENCE_S)
+    until(lambda: not Path(folder).exists(), "the end of the folder", PATIENCE_S)
 
 
 def test_leaving_the_guard_kills_its_trees_and_removes_its_folder(tmp_path: Path) -> None:
@@ -124,10 +124,3 @@ def test_leaving_the_guard_kills_its_trees_and_removes_its_folder(tmp_path: Path
     assert not guard.folder.exists()
     assert tree.poll() == -9
     tree.kill()
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)

@@ -12,7 +12,7 @@ import confluent_kafka
 import pytest
 from click.testing import CliRunner
 from tests.cli.commands import Kohort, rows
-from tests.client.stage import until
+from tests.waiting import until
 
 from kohort.broker.embedded import EmbeddedBroker
 from kohort.cli.groups.resets import duration_ms, plans_of, timestamp_of

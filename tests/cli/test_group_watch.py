@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from rich.console import Console
 from tests.cli.commands import Kohort
-from tests.client.stage import until
+from tests.waiting import until
 
 from kohort.broker.embedded import EmbeddedBroker
 from kohort.cli.groups import watch as group_watch

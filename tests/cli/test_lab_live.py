@@ -7,13 +7,12 @@ import re
 import signal
 import subprocess
 import sys
-import time
 import urllib.request
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.waiting import until
 
 from kohort.cli.lab.live import LiveBroker, LiveLab, owners_told
 from kohort.cli.main import cli
@@ -95,9 +94,17 @@ def test_two_live_groups_outlive_a_restart_of_their_coordinator(tmp_path: Path) 
             body = json.dumps({"act": "coordinator", "member": ""}).encode()
             head = {"content-type": "application/json"}
             urllib.request.urlopen(urllib.request.Request(f"{url}/act", body, head)).close()
-            until(lambda: asked(f"{url}/state")["log"][0].endswith("over: restart the coordinator"))
             until(
-                lambda: all(side["numbers"][0][1] == "0" for side in asked(f"{url}/state")["sides"])
+                lambda: asked(f"{url}/state")["log"][0].endswith("over: restart the coordinator"),
+                "the end of the restart",
+                PATIENCE_S,
+            )
+            until(
+                lambda: all(
+                    side["numbers"][0][1] == "0" for side in asked(f"{url}/state")["sides"]
+                ),
+                "no partition without an owner",
+                PATIENCE_S,
             )
         finally:
             process.send_signal(signal.SIGINT)
@@ -107,10 +114,3 @@ def test_two_live_groups_outlive_a_restart_of_their_coordinator(tmp_path: Path) 
 def asked(url: str) -> Any:
     with urllib.request.urlopen(url, timeout=20) as answer:
         return json.loads(answer.read())
-
-
-def until(done: Callable[[], bool]) -> None:
-    end = time.monotonic() + PATIENCE_S
-    while not done():
-        assert time.monotonic() < end
-        time.sleep(0.2)

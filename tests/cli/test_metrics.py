@@ -19,7 +19,7 @@ from grafana_foundation_sdk.cog.plugins import register_default_plugins
 from grafana_foundation_sdk.models.dashboard import Dashboard
 from prometheus_client import CollectorRegistry, generate_latest
 from tests.checkers import CHECKERS
-from tests.client.stage import until
+from tests.waiting import until
 
 from kohort.broker.embedded import EmbeddedBroker
 from kohort.cli.explain.offsets_topic import follow_offsets

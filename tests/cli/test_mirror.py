@@ -8,7 +8,7 @@ import sys
 
 import pytest
 from tests.client.one_consumer import write
-from tests.client.stage import until
+from tests.waiting import until
 
 from kohort.broker.embedded import EmbeddedBroker
 from kohort.client.admin import Admin

@@ -1,14 +1,13 @@
 """``kohort topics`` and ``kohort groups`` against a broker, as tables and as JSON."""
 
 import json
-import time
 from collections.abc import Callable, Iterator
 
 import confluent_kafka
 import pytest
 from click.testing import CliRunner
 from tests.cli.commands import Kohort, rows
-from tests.client.stage import until
+from tests.waiting import until
 
 from kohort.broker.embedded import EmbeddedBroker
 from kohort.cli.groups.reports import Report, assignment_text, warn
@@ -121,11 +120,13 @@ def member(kohort_broker: EmbeddedBroker, kohort: Kohort) -> Iterator[confluent_
         }
     )
     consumer.subscribe(["t"])
-    deadline = time.monotonic() + PATIENCE_S
     seen: list[confluent_kafka.Message] = []
-    while len(seen) < 3:
-        assert time.monotonic() < deadline
-        seen += consumer.consume(3 - len(seen), 0.2)
+    until(
+        lambda: len(seen) >= 3,
+        "three records",
+        PATIENCE_S,
+        between=lambda: seen.extend(consumer.consume(3 - len(seen), 0.2)),
+    )
     consumer.commit(offsets=[confluent_kafka.TopicPartition("t", 1, 3)], asynchronous=False)
     yield consumer
     consumer.close()

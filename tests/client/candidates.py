@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from contextlib import ExitStack
 
-from tests.client.stage import until
+from tests.waiting import until
 
 from kohort.client.election import LeaderElection
 

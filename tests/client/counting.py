@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import confluent_kafka
-from tests.client.stage import until
+from tests.waiting import until
 
 from kohort.client.admin import Admin
 from kohort.client.tasks.stateful_tasks import StatefulTasks

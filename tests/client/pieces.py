@@ -16,8 +16,8 @@ from tests.client.stage import (
     longest_gaps,
     shared_out,
     topic,
-    until,
 )
+from tests.waiting import until
 
 from kohort import Consumer
 from kohort.client.errors import Fenced

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
-from tests.client.stage import until
+from tests.waiting import until
 
 from kohort.client.resources import ResourceGroup
 from kohort.policies.resource_groups import Policy

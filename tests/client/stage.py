@@ -52,14 +52,6 @@ def expel(address: str, group: str, member_id: str) -> None:
     asyncio.run(ask())
 
 
-def until(condition: Callable[[], object], what: str, timeout_s: float = 30.0) -> None:
-    """Wait for a condition; fail with its name."""
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {timeout_s:g} s: {what}"
-        time.sleep(0.01)
-
-
 @contextmanager
 def topic(bootstrap: str, partitions: int) -> Iterator[str]:
     """A topic of this test alone."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import confluent_kafka
 import pytest
-from tests.client.stage import until
+from tests.waiting import until
 
 from kohort.broker.embedded import EmbeddedBroker
 from kohort.client.admin import Admin

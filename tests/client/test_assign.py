@@ -7,7 +7,8 @@ import asyncio
 import confluent_kafka
 import pytest
 from tests.client.one_consumer import TP0, TP1, committed, make, offsets, read, write
-from tests.client.stage import QUICK, until
+from tests.client.stage import QUICK
+from tests.waiting import until
 
 from kohort import AsyncConsumer, Consumer
 from kohort.broker.embedded import EmbeddedBroker

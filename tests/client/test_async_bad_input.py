@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 from tests.client.one_consumer import TP0, TP1, committed, write
-from tests.client.stage import until
 from tests.client.test_async_consumer import make_async, play, read, soon
 from tests.client.test_bad_input import PROCESSED, in_a_child, number
+from tests.waiting import until
 
 from kohort import AsyncConsumer
 from kohort.broker.embedded import EmbeddedBroker

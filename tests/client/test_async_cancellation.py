@@ -20,8 +20,8 @@ from typing import Any, cast
 
 import pytest
 from tests.client.one_consumer import TP0, TP1, committed
-from tests.client.stage import until
 from tests.client.test_async_consumer import EVERYTHING, make_async, play
+from tests.waiting import until
 
 from kohort import AsyncConsumer
 from kohort.broker.embedded import EmbeddedBroker

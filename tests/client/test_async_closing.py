@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from tests.client.one_consumer import TP0, TP1, committed
-from tests.client.stage import until
 from tests.client.test_async_consumer import make_async, play, read, soon
+from tests.waiting import until
 
 from kohort.broker.embedded import EmbeddedBroker
 from kohort.client.admin import Admin

@@ -17,7 +17,8 @@ from unittest.mock import patch
 
 import pytest
 from tests.client.one_consumer import TP0, TP1, committed, make, write
-from tests.client.stage import QUICK, until
+from tests.client.stage import QUICK
+from tests.waiting import until
 
 from kohort import AsyncConsumer, Consumer
 from kohort.broker.embedded import EmbeddedBroker

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
-from tests.client.stage import until
+from tests.waiting import until
 
 from kohort.broker.embedded import EmbeddedBroker
 from kohort.client.admin import Admin

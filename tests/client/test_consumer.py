@@ -14,7 +14,8 @@ from pathlib import Path
 import confluent_kafka
 import pytest
 from tests.client.one_consumer import TP0, TP1, make, offsets, read, write
-from tests.client.stage import QUICK, until
+from tests.client.stage import QUICK
+from tests.waiting import until
 
 from kohort import Consumer
 from kohort.broker.embedded import EmbeddedBroker

@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 import pytest
 from tests.client.one_consumer import TP0, TP1, committed, make, offsets, read
-from tests.client.stage import until
+from tests.waiting import until
 
 from kohort import Consumer
 from kohort.broker.embedded import EmbeddedBroker

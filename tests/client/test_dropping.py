@@ -18,9 +18,9 @@ from typing import Any
 
 import pytest
 from tests.client.one_consumer import TP0, committed, make, read
-from tests.client.stage import until
 from tests.client.test_async_consumer import make_async
 from tests.client.test_async_consumer import read as read_async
+from tests.waiting import until
 
 from kohort import Consumer
 from kohort.broker.embedded import EmbeddedBroker

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 import pytest
-from tests.client.stage import until
 from tests.client.waiting import (
     MINUTE,
     WaitingGroup,
@@ -16,6 +15,7 @@ from tests.client.waiting import (
     a_standby_takes_over,
     standbys_of_the_leader_take_over,
 )
+from tests.waiting import until
 
 from kohort.broker.embedded import EmbeddedBroker
 from kohort.client.admin import Admin

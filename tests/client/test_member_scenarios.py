@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 from tests.client.one_consumer import TP0, TP1, make
-from tests.client.stage import until
+from tests.waiting import until
 
 from kohort import Consumer
 from kohort.broker.embedded import EmbeddedBroker

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from tests.client.one_consumer import TP0, TP1, make, read
-from tests.client.stage import until
 from tests.tidy.trees import ROOT
+from tests.waiting import until
 
 from kohort import Consumer
 from kohort.broker.embedded import EmbeddedBroker

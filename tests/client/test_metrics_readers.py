@@ -11,7 +11,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from tests.client.one_consumer import make, read
-from tests.client.stage import until
+from tests.waiting import until
 
 from kohort import Consumer, ResourceGroup
 from kohort.broker.embedded import EmbeddedBroker

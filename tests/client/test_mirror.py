@@ -8,7 +8,8 @@ from contextlib import ExitStack
 
 import pytest
 from tests.client.mirroring import PARTITIONS, Mirrored
-from tests.client.stage import expel, until
+from tests.client.stage import expel
+from tests.waiting import until
 
 from kohort.broker.embedded import EmbeddedBroker
 from kohort.client.errors import WrongUse

@@ -11,7 +11,14 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from tests.client.stage import QUICK, Feeder, Player, coverage, shared_out, until
+from tests.client.stage import (
+    QUICK,
+    Feeder,
+    Player,
+    coverage,
+    shared_out,
+)
+from tests.waiting import until
 
 from kohort.broker.embedded import EmbeddedBroker
 from kohort.broker.nodes import Address, Node, Nodes

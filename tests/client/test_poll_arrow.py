@@ -18,8 +18,8 @@ import pytest
 from tests.client import columns
 from tests.client.columns import rows_by_arrow
 from tests.client.one_consumer import TP0, TP1, committed, make, read, write
-from tests.client.stage import until
 from tests.client.test_async_consumer import make_async, play, soon
+from tests.waiting import until
 
 from kohort import Consumer
 from kohort.broker.embedded import EmbeddedBroker

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.client.one_consumer import TP0, TP1, committed, make, read
-from tests.client.stage import until
+from tests.waiting import until
 
 from kohort import Consumer
 from kohort.broker.embedded import EmbeddedBroker

@@ -15,9 +15,10 @@ from typing import Any
 
 import pytest
 from tests.client.one_consumer import TP0, TP1, committed, make, read, write
-from tests.client.stage import expel, until
+from tests.client.stage import expel
 from tests.client.test_async_consumer import make_async, play
 from tests.client.test_member_scenarios import poll_until
+from tests.waiting import until
 
 from kohort import Consumer
 from kohort.broker.embedded import EmbeddedBroker

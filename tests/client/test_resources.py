@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 from tests.client.sharing import Crew, a_member_returns, copies_move_resources
-from tests.client.stage import expel, until
+from tests.client.stage import expel
+from tests.waiting import until
 
 from kohort.broker.embedded import EmbeddedBroker
 from kohort.client.config import parse_client_settings

@@ -10,7 +10,8 @@ from itertools import pairwise
 
 import pytest
 from tests.client.one_consumer import TP0, TP1, committed, make, write
-from tests.client.stage import QUICK, until
+from tests.client.stage import QUICK
+from tests.waiting import until
 
 from kohort import AsyncConsumer, Consumer, DeadLetters
 from kohort.broker.embedded import EmbeddedBroker

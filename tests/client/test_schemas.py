@@ -27,7 +27,8 @@ from confluent_kafka.serialization import (
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from tests.client.one_consumer import TP0, committed, read
 from tests.client.schema_registry import SchemaRegistry, schema_registry
-from tests.client.stage import QUICK, until
+from tests.client.stage import QUICK
+from tests.waiting import until
 
 from kohort import AsyncConsumer, Consumer, DeadLetters
 from kohort.broker.embedded import EmbeddedBroker

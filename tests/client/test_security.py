@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 import scramp
 import trustme
-from tests.client.stage import until
 from tests.tidy.blocks import blocks_of
 from tests.tidy.trees import ROOT
+from tests.waiting import until
 
 from kohort.client.admin import Admin
 from kohort.client.config import parse_client_settings

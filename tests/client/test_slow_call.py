@@ -10,7 +10,8 @@ from contextlib import suppress
 
 import pytest
 from tests.client.one_consumer import make
-from tests.client.stage import QUICK, until
+from tests.client.stage import QUICK
+from tests.waiting import until
 
 from kohort import AsyncConsumer
 from kohort.broker.embedded import EmbeddedBroker

@@ -18,7 +18,7 @@ from tests.client.counting import (
     killed_processes_lose_and_repeat_nothing,
     standbys_take_over,
 )
-from tests.client.stage import until
+from tests.waiting import until
 
 from kohort.broker.embedded import EmbeddedBroker
 from kohort.client.config import parse_client_settings

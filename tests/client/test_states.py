@@ -18,7 +18,8 @@ from typing import Any, Final, TypeAlias, cast
 import confluent_kafka
 import pytest
 from tests.client.one_consumer import read
-from tests.client.stage import QUICK, until
+from tests.client.stage import QUICK
+from tests.waiting import until
 
 from kohort import Consumer
 from kohort.broker.embedded import EmbeddedBroker

@@ -5,7 +5,8 @@ from __future__ import annotations
 from contextlib import ExitStack
 
 from tests.client.one_consumer import TP0, TP1, make, read
-from tests.client.stage import QUICK, SlowMember, until
+from tests.client.stage import QUICK, SlowMember
+from tests.waiting import until
 
 from kohort.broker.embedded import EmbeddedBroker
 from kohort.client.connections.client_loop import monotonic_now

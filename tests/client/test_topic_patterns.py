@@ -12,7 +12,7 @@ from typing import Any
 import confluent_kafka
 import pytest
 from tests.client.one_consumer import make, read
-from tests.client.stage import until
+from tests.waiting import until
 
 from kohort import Consumer
 from kohort.broker.embedded import EmbeddedBroker

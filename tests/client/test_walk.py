@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.client.one_consumer import TP0, committed, make, read
-from tests.client.stage import until
+from tests.waiting import until
 
 from kohort import Consumer
 from kohort.broker.embedded import EmbeddedBroker

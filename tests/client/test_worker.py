@@ -7,13 +7,14 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
-from tests.client.stage import expel, until
+from tests.client.stage import expel
 from tests.client.working import (
     ConnectsLeader,
     Crew,
     work_moves_with_warm_copies,
     workers_come_and_go,
 )
+from tests.waiting import until
 
 from kohort.broker.embedded import EmbeddedBroker
 from kohort.client.errors import WrongUse

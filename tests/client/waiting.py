@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from typing import Any, Protocol, TypeAlias
 
 import confluent_kafka
-from tests.client.stage import until
+from tests.waiting import until
 
 from kohort.client.admin import Admin
 from kohort.client.descriptions import GroupMemberDescription

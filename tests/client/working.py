@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
-from tests.client.stage import until
+from tests.waiting import until
 
 from kohort.client.config import parse_client_settings
 from kohort.client.membership import Membership

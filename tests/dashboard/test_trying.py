@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.client.stage import until
 from tests.lab.test_what_if import GROUP, STOPPED
+from tests.waiting import until
 
 from kohort.dashboard.trying import MOST_CHANGES, Busy, Trying, Wanted
 from kohort.explain.deployments import Deployment

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import struct
 import time
-from collections.abc import Callable
 
 from tests.broker.conftest import RawClient
 
@@ -227,11 +226,3 @@ def _together(members: list[Member]) -> bool:
         and len(leaders) == 1
         and set(leaders[0].others) == {member.id for member in members}
     )
-
-
-def eventually(true: Callable[[], bool], seconds: float = PATIENCE_S) -> None:
-    """Wait until something holds."""
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, "it never came true"
-        time.sleep(0.02)

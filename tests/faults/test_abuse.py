@@ -14,7 +14,8 @@ from collections.abc import Callable
 import pytest
 from tests.broker.conftest import Connect, produce_request
 from tests.faults.conftest import MakeMember
-from tests.faults.members import SUBSCRIPTION, Member, committed, described, eventually, form
+from tests.faults.members import SUBSCRIPTION, Member, committed, described, form
+from tests.waiting import until
 
 from kohort.broker.embedded import EmbeddedBroker
 from kohort.client.admin import Admin
@@ -321,7 +322,7 @@ def test_a30_a_hostile_answer_costs_its_connection_and_not_the_client(
         with contextlib.suppress(ClientError):
             admin.list_groups()
         assert hostile
-        eventually(lambda: _lists(admin))
+        until(lambda: _lists(admin), "a list of groups")
 
 
 def _lists(admin: Admin) -> bool:

@@ -12,7 +12,8 @@ from collections.abc import Callable
 import pytest
 from tests.broker.conftest import Connect, loop_of
 from tests.faults.conftest import MakeMember
-from tests.faults.members import Member, committed, described, eventually, form
+from tests.faults.members import Member, committed, described, form
+from tests.waiting import until
 
 from kohort.broker.embedded import EmbeddedBroker
 from kohort.client.membership import GroupMembership
@@ -109,11 +110,11 @@ def test_n5_a_member_of_kohort_knows_that_nobody_confirms_it(
         "request.timeout.ms": 1_000,
     }
     with GroupMembership(["t"], settings) as membership:
-        eventually(lambda: _confirmed(membership))
+        until(lambda: _confirmed(membership), "confirmed heartbeats")
         proxy.down = Toxics(blackhole=True)
-        eventually(lambda: not _confirmed(membership))
+        until(lambda: not _confirmed(membership), "unconfirmed heartbeats")
         proxy.heal()
-        eventually(lambda: _confirmed(membership))
+        until(lambda: _confirmed(membership), "confirmed heartbeats again")
 
 
 def test_n7_half_open_connections_are_given_up_and_their_descriptors_too(
@@ -131,7 +132,7 @@ def test_n7_half_open_connections_are_given_up_and_their_descriptors_too(
     assert proxy.half_open() == 20
     for client in clients:
         client.close()
-    eventually(lambda: not sessions)
+    until(lambda: not sessions, "no session")
     assert connect(proxy).ask(FINE).error_code == 0
 
 
@@ -168,10 +169,10 @@ def test_n10_a_new_member_that_disconnects_while_parked_is_removed_at_once(
     lost = member(proxy, session_ms=30_000)
     seen = proxy.requests("JoinGroup")
     lost.send_join(version=3)
-    eventually(lambda: proxy.requests("JoinGroup") > seen)
+    until(lambda: proxy.requests("JoinGroup") > seen, "the join at the proxy")
     first.beat_until(ErrorCode.REBALANCE_IN_PROGRESS)
     assert proxy.reset() == 1
-    eventually(lambda: described(connect(broker))[1] == [first.id])
+    until(lambda: described(connect(broker))[1] == [first.id], "the first member alone")
     assert first.join() == 0
     assert first.others == [first.id]
 
@@ -204,7 +205,7 @@ def test_n12_members_cut_off_one_by_one_and_healed_in_another_order(
     for proxy in proxies:
         proxy.up = Toxics(blackhole=True)
         time.sleep(0.2)
-    eventually(lambda: described(connect(broker))[0] == "Empty")
+    until(lambda: described(connect(broker))[0] == "Empty", "an empty group")
     for number in (2, 0, 1):
         proxies[number].heal()
         assert group[number].beat() == ErrorCode.UNKNOWN_MEMBER_ID
@@ -230,7 +231,7 @@ def test_n13_all_static_members_cut_off_at_once(
         assert [one.sync() for one in group] == [0, 0]
         assert [(one.id, one.generation, one.assignment) for one in group] == told
         return
-    eventually(lambda: described(connect(broker))[0] == "Empty")
+    until(lambda: described(connect(broker))[0] == "Empty", "an empty group")
     proxy.heal()
     assert {one.beat() for one in group} == {ErrorCode.UNKNOWN_MEMBER_ID}
     for one in group:

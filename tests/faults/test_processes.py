@@ -17,7 +17,8 @@ from pathlib import Path
 import pytest
 from tests.broker.conftest import Connect
 from tests.faults.conftest import MakeMember, StartBroker
-from tests.faults.members import Member, committed, described, eventually, form
+from tests.faults.members import Member, committed, described, form
+from tests.waiting import until
 
 from kohort.broker.embedded import EmbeddedBroker
 from kohort.model.errors import ErrorCode
@@ -54,7 +55,7 @@ class MemberProcess:
             self.said.append(line.strip())
 
     def stable(self) -> MemberProcess:
-        eventually(lambda: any(line == "0 0" for line in self.said))
+        until(lambda: any(line == "0 0" for line in self.said), "a stable member")
         return self
 
     def signal(self, number: signal.Signals) -> None:
@@ -116,7 +117,7 @@ def test_p4_p11_a_stop_shorter_than_the_session_is_absorbed(
     time.sleep(0.1 * SESSION_S)
     process.signal(signal.SIGCONT)
     before = committed(connect(broker))
-    eventually(lambda: committed(connect(broker)) > before + 3)
+    until(lambda: committed(connect(broker)) > before + 3, "more commits")
     assert process.said[1:] == ["0 0"]
 
 
@@ -125,7 +126,7 @@ def test_p4_a_stop_longer_than_the_session_ends_the_membership_without_a_stale_c
 ) -> None:
     process = start_member().stable()
     process.signal(signal.SIGSTOP)
-    eventually(lambda: described(connect(broker))[0] == "Empty")
+    until(lambda: described(connect(broker))[0] == "Empty", "an empty group")
     last = committed(connect(broker))
     process.signal(signal.SIGCONT)
     assert process.process.wait(30) == 0

@@ -19,7 +19,7 @@ import trustme
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from tests.client.columns import rows_by_arrow, values_by_arrow
-from tests.client.stage import until
+from tests.waiting import until
 
 from kohort.client.admin import Admin
 from kohort.client.config import ClientSettings, parse_client_settings

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 import confluent_kafka
 import pytest
 from tests.cli.commands import Kohort
-from tests.client.stage import until
 from tests.interop.kafka_tools import GROUPS, KafkaTools
 from tests.java import skip_without_kafkas_classes
+from tests.waiting import until
 
 from kohort.client.admin import Admin
 from kohort.model.ids import TopicPartition

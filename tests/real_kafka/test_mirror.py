@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.client.mirroring import Mirrored
-from tests.client.stage import until
+from tests.waiting import until
 
 from kohort.testing.real_kafka import RealKafka
 

@@ -13,7 +13,8 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from tests.client import pieces
-from tests.client.stage import Player, shared_out, until
+from tests.client.stage import Player, shared_out
+from tests.waiting import until
 
 from kohort.client.consumer import Consumer
 from kohort.model.ids import TopicPartition

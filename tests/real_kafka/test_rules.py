@@ -12,9 +12,9 @@ from contextlib import ExitStack
 
 import confluent_kafka
 import pytest
-from tests.client.stage import until
 from tests.client.waiting import WaitingGroup
 from tests.real_kafka.script import Script, port_of, settle
+from tests.waiting import until
 
 from kohort.client.admin import Admin
 from kohort.model.errors import ErrorCode

@@ -21,7 +21,6 @@ from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 from tests.cli.commands import Kohort, rows
 from tests.client.columns import rows_by_arrow
 from tests.client.refusals import Kind, OfAsync, Reader
-from tests.client.stage import until
 from tests.real_kafka.secured import (
     PASSWORD,
     USER,
@@ -34,6 +33,7 @@ from tests.real_kafka.secured import (
     write,
 )
 from tests.tidy.blocks import block_with
+from tests.waiting import until
 
 from kohort.client.admin import Admin
 from kohort.client.config import parse_client_settings

@@ -24,9 +24,9 @@ import pytest
 
 pytest.importorskip("pyspark", reason="pip install 'kohort[spark]'")
 
-from tests.client.stage import until
 from tests.spark.conftest import PATIENCE_S, Feed
 from tests.spark.delta_world import rows_of
+from tests.waiting import until
 
 from kohort import Consumer
 from kohort.client.admin import Admin

@@ -18,6 +18,7 @@ pytest.importorskip("deltalake", reason="pip install 'kohort[spark]'")
 
 from deltalake import DeltaTable
 from tests.spark.delta_world import DeltaWorld, replay, rows_of, start
+from tests.waiting import until
 
 from kohort.spark.delta import log as delta_log
 from kohort.spark.delta import tidying as delta_tidying
@@ -92,11 +93,12 @@ def test_an_application_compacts_its_table_by_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(delta_tidying, "FILES", 4)
-    give_up = time.monotonic() + 60
     with three_batches(tmp_path) as world:
-        while not any(path.startswith("compacted/") for path in replay(tmp_path).files):
-            assert time.monotonic() < give_up
-            time.sleep(0.01)
+        until(
+            lambda: any(path.startswith("compacted/") for path in replay(tmp_path).files),
+            "a compacted file",
+            60,
+        )
     assert rows_of(tmp_path) == world.expected()
     assert orphans_of(tmp_path) == []
 

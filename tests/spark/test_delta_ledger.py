@@ -35,6 +35,7 @@ from tests.spark.delta_world import (
 )
 
 from kohort.spark.delta import log as delta_log
+from kohort.spark.delta import log_files
 from kohort.spark.delta.dead_letters import DeltaDeadLetters
 from kohort.spark.delta.ledger import DeltaLedger
 from kohort.spark.delta.log import Change, DeltaConflict, DeltaLog
@@ -333,7 +334,7 @@ def test_each_commit_is_synced_before_it_is_reported(
 ) -> None:
     synced: list[str] = []
     ledger = open_delta(tmp_path)
-    monkeypatch.setattr(delta_log, "sync", lambda path: synced.append(path.name))
+    monkeypatch.setattr(log_files, "sync", lambda path: synced.append(path.name))
     ledger.acquire([A], 1, "m")
     assert synced == [f"{n:020d}.json" for n in (0, 1)] + ["_delta_log"]
     other = open_delta(tmp_path)

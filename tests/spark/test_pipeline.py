@@ -18,9 +18,9 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from tests.client.stage import until
 from tests.spark.conftest import PATIENCE_S, Feed, run_two
 from tests.spark.tables import manifest_of
+from tests.waiting import until
 
 from kohort.client.admin import Admin
 from kohort.model.errors import ConfigError

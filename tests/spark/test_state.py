@@ -17,7 +17,6 @@ from tests.spark.schedules import actions, folder_of_a_run, play
 pytest.importorskip("pyarrow", reason="pip install 'kohort[spark]'")
 
 import pyarrow as pa
-from tests.client.stage import until
 from tests.spark.state_world import (
     COUNTS,
     SESSIONS,
@@ -27,6 +26,7 @@ from tests.spark.state_world import (
     record,
 )
 from tests.tidy.blocks import block_with
+from tests.waiting import until
 
 from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition

@@ -8,9 +8,9 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from tests.client.stage import until
 from tests.spark.conftest import Feed
 from tests.spark.fake_engine import Application, Checkpoint, FakeTopics, World
+from tests.waiting import until
 
 from kohort.client.admin import Admin
 from kohort.client.membership import GroupMembership

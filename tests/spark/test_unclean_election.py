@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
-from tests.client.stage import until
+from tests.waiting import until
 
 from kohort.client.admin import Admin
 from kohort.client.descriptions import PartitionDescription

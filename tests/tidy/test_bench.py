@@ -7,12 +7,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from bench.results import compare, rows_in, save
 from bench.warming import MOST_ROUNDS, warm
+from tests.waiting import until
 
 
 def test_warm_up_continues_while_rounds_get_cheaper() -> None:
@@ -77,11 +77,12 @@ def test_sigterm_ends_a_measurement_with_all_processes_that_it_started() -> None
         command, cwd=root, stdout=subprocess.DEVNULL, start_new_session=True
     ) as process:
         try:
-            deadline = time.monotonic() + 60
-            while members_of(process.pid) < 3:  # the run, a measurement and its broker
-                assert process.poll() is None
-                assert time.monotonic() < deadline
-                time.sleep(0.02)
+            until(  # the run, a measurement and its broker
+                lambda: process.poll() is not None or members_of(process.pid) >= 3,
+                "three processes of the run",
+                60,
+            )
+            assert process.poll() is None
             process.terminate()
             assert process.wait(60) == 128 + signal.SIGTERM
             assert members_of(process.pid) == 0
