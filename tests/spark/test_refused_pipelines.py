@@ -70,7 +70,7 @@ def test_an_unreachable_broker_is_an_error_before_anything_is_written(refused: R
         (("--set", "session.timeout=1"), "session.timeout"),
         (("--set", "nonsense"), "expected NAME=VALUE"),
         (("--name", "a/b"), "--name is"),
-        (("--sql", "/nowhere/at/all.sql"), "cannot read the SQL"),
+        (("--sql", "/nowhere/at/all.sql"), "cannot read /nowhere/at/all.sql"),
     ],
 )
 def test_a_wrong_setting_is_an_error_that_names_it(
