@@ -22,6 +22,7 @@ from itertools import count
 from typing import Any, Final, Protocol, TypeVar
 
 from kohort.client.connections.opening import WOULD_BLOCK, Address, Opening, Transport, failure_of
+from kohort.client.connections.readable_event import ReadableEvent
 from kohort.client.errors import Closed
 from kohort.engine.connections import Bytes, Loss
 from kohort.engine.member_outputs import Close, Connect, Output, Transmit
@@ -143,8 +144,8 @@ class ClientLoop:
         self._stopping = False
         self._ended = False
         self._selector: selectors.BaseSelector
-        self._wake_in: socket.socket | None = None
-        self._wake_out: socket.socket | None = None
+        self._awake: ReadableEvent | None = None
+        """Ends a wait of the selector; None before the first turn."""
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
@@ -226,13 +227,11 @@ class ClientLoop:
     # -- turns ------------------------------------------------------------------------------------
 
     def _open(self) -> None:
-        if self._wake_in is None:
+        if self._awake is None:
             self._paused_at = monotonic_now()
             self._selector = selectors.DefaultSelector()
-            self._wake_in, self._wake_out = socket.socketpair()
-            self._wake_in.setblocking(False)
-            self._wake_out.setblocking(False)
-            self._selector.register(self._wake_out, selectors.EVENT_READ, None)
+            self._awake = ReadableEvent()
+            self._selector.register(self._awake, selectors.EVENT_READ, self._awake)
 
     def _run(self) -> None:
         try:
@@ -255,8 +254,8 @@ class ClientLoop:
         if planned is not None:
             self._notice_stall(monotonic_now() - max(now, planned))
         for key, events in ready:
-            if key.data is None:
-                self._drain_wake()
+            if isinstance(key.data, ReadableEvent):
+                key.data.clear()
             elif isinstance(key.data, Opening):
                 self._go_on(key.data, key.fileobj)  # type: ignore[arg-type]
             else:
@@ -314,20 +313,13 @@ class ClientLoop:
                 order.future.set_exception(Closed("the client was closed meanwhile"))
         for conn in [*self._openings, *self._lines]:
             self._drop(conn)
-        if self._wake_in is not None and self._wake_out is not None:
+        if self._awake is not None:
             self._selector.close()
-            self._wake_in.close()
-            self._wake_out.close()
+            self._awake.close()
 
     def _wake(self) -> None:
-        if self._wake_in is not None:
-            with suppress(OSError):
-                self._wake_in.send(b"x")
-
-    def _drain_wake(self) -> None:
-        with suppress(BlockingIOError, InterruptedError):
-            while self._wake_out is not None and self._wake_out.recv(4_096):
-                pass
+        if self._awake is not None:
+            self._awake.set()
 
     # -- opening connections ----------------------------------------------------------------------
 

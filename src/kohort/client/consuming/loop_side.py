@@ -9,14 +9,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
 
+from kohort.client.connections.readable_event import ReadableEvent
 from kohort.client.consuming.async_driver import running_loop
-from kohort.client.consuming.record_event import RecordEvent
 from kohort.client.dropping import in_thread
-
-if TYPE_CHECKING:
-    from kohort.client.fetching.column_fetcher import ColumnEvent  # of the extra arrow
 
 
 class LoopSide:
@@ -28,7 +24,7 @@ class LoopSide:
         # Not asyncio's pool: an application may fill that with work of its own.
         self.blocking = ThreadPoolExecutor(1, "kohort-blocking")
         """The thread that waits for librdkafka; it starts with the first call."""
-        self._event: RecordEvent | ColumnEvent | None = None
+        self._event: ReadableEvent | None = None
         self._home: asyncio.AbstractEventLoop | None = None
 
     @property
@@ -44,7 +40,7 @@ class LoopSide:
         """Let the thread run a function that waits for a broker or needs much time."""
         return asyncio.get_running_loop().run_in_executor(self.blocking, work)
 
-    def watch(self, event: RecordEvent | ColumnEvent) -> None:
+    def watch(self, event: ReadableEvent) -> None:
         """Let the running event loop watch for records."""
         self._event, self._home = event, running_loop()
         self._home.add_reader(event.fileno(), self._on_records)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import socket
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import Any
 import confluent_kafka
 from confluent_kafka import cimpl
 
+from kohort.client.connections.readable_event import ReadableEvent
 from kohort.client.errors import ClientError
 
 _HEAD_BYTES = object.__basicsize__
@@ -32,7 +32,7 @@ _NAME_BYTES = 100
 """librdkafka cuts longer names off."""
 
 
-class RecordEvent:
+class RecordEvent(ReadableEvent):
     """Becomes readable when something arrives in an empty queue of a consumer.
 
     Args:
@@ -49,20 +49,8 @@ class RecordEvent:
         handle = ctypes.c_void_p.from_address(id(consumer) + _HEAD_BYTES).value
         check_handle(handle, client_id)
         self._queue: int | None = self._library.rd_kafka_queue_get_consumer(handle)
-        self._readable, self._written = socket.socketpair()
-        for end in (self._readable, self._written):
-            end.setblocking(False)
+        super().__init__()
         self._library.rd_kafka_queue_io_event_enable(self._queue, self._written.fileno(), b"1", 1)
-
-    def fileno(self) -> int:
-        """The file descriptor to watch for reading."""
-        return self._readable.fileno()
-
-    def clear(self) -> None:
-        """Read what librdkafka wrote. Then take records until there are none."""
-        with suppress(BlockingIOError):
-            while self._readable.recv(4_096):
-                pass
 
     def close(self) -> None:
         """Ask for no more events. Closing twice is harmless."""
@@ -71,8 +59,7 @@ class RecordEvent:
         self._library.rd_kafka_queue_io_event_enable(self._queue, -1, None, 0)
         self._library.rd_kafka_queue_destroy(self._queue)
         self._queue = None
-        self._readable.close()
-        self._written.close()
+        super().close()
 
 
 def check_handle(handle: int | None, client_id: str) -> None:

@@ -14,11 +14,11 @@ from kohort.client import arguments
 from kohort.client.arguments import PartitionLike
 from kohort.client.config import ClientSettings
 from kohort.client.connections.driver_thread import DriverThread, consumer_thread
+from kohort.client.connections.readable_event import ReadableEvent
 from kohort.client.consumer import Consumer
 from kohort.client.consuming.async_driver import AsyncDriver
 from kohort.client.consuming.log_questions import LogQuestions
 from kohort.client.consuming.loop_side import LoopSide
-from kohort.client.consuming.record_event import RecordEvent
 from kohort.client.consuming.steps import Steps
 from kohort.client.errors import Closed, WrongUse
 from kohort.client.fetching.record_fetcher import RecordFetcher
@@ -31,7 +31,7 @@ from kohort.model.ids import TopicPartition
 if TYPE_CHECKING:
     import pyarrow as pa  # of the extra arrow
 
-    from kohort.client.fetching.column_fetcher import ColumnEvent, ColumnFetcher
+    from kohort.client.fetching.column_fetcher import ColumnFetcher
 
 
 class Outer(Protocol):
@@ -118,7 +118,7 @@ class UnblockedConsumer(Consumer[K, V]):
         assert self._columns is not None
         return self._hand_out(self._columns, most)
 
-    def record_event(self) -> RecordEvent | ColumnEvent:
+    def record_event(self) -> ReadableEvent:
         """Becomes readable when records arrive."""
         return self._fetcher.event() if self._columns is None else self._columns.event()
 

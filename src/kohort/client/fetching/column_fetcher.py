@@ -10,18 +10,17 @@ when columns are asked for.
 
 from __future__ import annotations
 
-import socket
 import threading
 import time
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
 
 from kohort.client.config import ClientSettings
+from kohort.client.connections.readable_event import ReadableEvent
 from kohort.client.errors import ClientError, Closed, FetchFailed, WrongUse
 from kohort.client.fetching.range_fetching import RangeFetching
 from kohort.client.fetching.record_fetcher import FetchProblem, ProblemKind, names
@@ -89,9 +88,9 @@ class ColumnFetcher:
         self._decoded = -1 if columns.is_compiled() else 0
         """Rows so far; -1 when the compiled decoder is in use, or on its way."""
 
-    def event(self) -> ColumnEvent:
+    def event(self) -> ReadableEvent:
         """Becomes readable when records arrive. Close the event before this fetcher."""
-        made = ColumnEvent()
+        made = ReadableEvent()
         self._fetching.on_news = made.set
         return made
 
@@ -413,35 +412,6 @@ class ColumnFetcher:
         if unknown:
             read = names(self._reader.partitions) or "nothing"
             raise WrongUse(f"not being read: {names(unknown)}; being read: {read}")
-
-
-class ColumnEvent:
-    """A file descriptor that becomes readable when records arrive."""
-
-    def __init__(self) -> None:
-        self._readable, self._written = socket.socketpair()
-        for end in (self._readable, self._written):
-            end.setblocking(False)
-
-    def fileno(self) -> int:
-        """The file descriptor to watch for reading."""
-        return self._readable.fileno()
-
-    def set(self) -> None:
-        """Make it readable. Any thread may call this."""
-        with suppress(OSError):  # full, or closed meanwhile
-            self._written.send(b"1")
-
-    def clear(self) -> None:
-        """Read what was written. Then take records until there are none."""
-        with suppress(BlockingIOError):
-            while self._readable.recv(4_096):
-                pass
-
-    def close(self) -> None:
-        """Give the descriptors back. Closing twice is harmless."""
-        self._readable.close()
-        self._written.close()
 
 
 def _end_before(portion: Portion, offset: int) -> None:
