@@ -49,7 +49,7 @@ from kohort.lab.changes import Change, check_change
 from kohort.lab.what_if import Outcome, collect, do, jobs
 from kohort.model.ids import GroupId, TopicPartition
 from kohort.model.instants import Instant
-from kohort.storage.fact_files import read_history
+from kohort.storage.fact_files import read_histories
 from kohort.testing.real_kafka import RealKafka
 
 FLUSH_S: Final = 0.3
@@ -300,7 +300,7 @@ def _measured(
     facts = [
         replace(recorded, incarnation=1 + int(path.parent.name))
         for path in paths
-        for recorded in read_history(path).facts
+        for recorded in read_histories([path]).facts
     ]
     facts.sort(key=lambda recorded: recorded.at)
     costs = Costs(flush_ms=round(1_000 * FLUSH_S), restore_cold_ms=round(1_000 * RESTORE_S))

@@ -20,7 +20,7 @@ from kohort.lab.scenarios.running import run
 from kohort.lab.table import do
 from kohort.model.ids import MemberId
 from kohort.policies.numbering import Claims, Numbering
-from kohort.storage.fact_files import read_history
+from kohort.storage.fact_files import read_histories
 
 SMALL = ("--members", "3", "--partitions", "6")
 
@@ -103,7 +103,7 @@ def test_run_writes_a_picture_and_a_history(tmp_path: Path) -> None:
     svg, history = tmp_path / "a.svg", tmp_path / "a.jsonl"
     invoke("run", "scale-up", "--svg", str(svg), "--history", str(history), *SMALL)
     assert ET.parse(svg).getroot().tag.endswith("svg")
-    read = read_history(history)
+    read = read_histories([history])
     assert read.remarks == []
     assert {fact.source for fact in read.facts} >= {"broker", "pod-0", "pod-3"}
 

@@ -25,7 +25,6 @@ from kohort.storage.fact_files import (
     fact_line,
     next_life,
     read_histories,
-    read_history,
     write_history,
 )
 
@@ -89,7 +88,7 @@ def test_every_kind_of_fact_survives_json() -> None:
 def test_a_written_history_is_read_back(tmp_path: Path, name: str) -> None:
     facts = history(*EVERY)
     write_history(tmp_path / name, facts)
-    found = read_history(tmp_path / name)
+    found = read_histories([tmp_path / name])
     assert found.facts == facts
     assert found.remarks == []
 
@@ -97,7 +96,7 @@ def test_a_written_history_is_read_back(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize("name", ["h.jsonl", "h.parquet"])
 def test_an_empty_history_is_a_history(tmp_path: Path, name: str) -> None:
     write_history(tmp_path / name, [])
-    assert read_history(tmp_path / name).facts == []
+    assert read_histories([tmp_path / name]).facts == []
 
 
 def test_a_file_cut_at_any_byte_gives_its_whole_facts_and_a_remark(tmp_path: Path) -> None:
@@ -109,7 +108,7 @@ def test_a_file_cut_at_any_byte_gives_its_whole_facts_and_a_remark(tmp_path: Pat
     lines = [header + len((fact_line(facts[0]) + "\n").encode()), len(whole)]
     for size in range(header, len(whole)):
         path.write_bytes(whole[:size])
-        found = read_history(path)
+        found = read_histories([path])
         expected = sum(1 for end in lines if end <= size)
         assert found.facts == facts[:expected]
         assert bool(found.remarks) == (size not in (header, *lines))
@@ -120,11 +119,11 @@ def test_an_incomplete_header_does_not_count(tmp_path: Path) -> None:
     path = tmp_path / "h.jsonl"
     path.write_text(Header().line())
     with pytest.raises(HistoryFileError, match="is no history"):
-        read_history(path)
+        read_histories([path])
     write_history(path, history(make(PersistFailed)))
     with path.open("a") as out:
         out.write(Header().line())
-    found = read_history(path)
+    found = read_histories([path])
     assert len(found.facts) == 1
     assert "truncated: line 3" in found.remarks[0]
 
@@ -168,7 +167,7 @@ def test_a_newer_schema_is_refused_with_a_remedy(tmp_path: Path) -> None:
     newer = {"kohort_history": SCHEMA_VERSION + 1, "clock": "x", "wall_micros": 0}
     path.write_text(json.dumps(newer) + "\n")
     with pytest.raises(HistoryFileError, match=f"reads 1 to {SCHEMA_VERSION}: use a kohort as new"):
-        read_history(path)
+        read_histories([path])
 
 
 def test_an_unknown_fact_is_refused(tmp_path: Path) -> None:
@@ -176,7 +175,7 @@ def test_an_unknown_fact_is_refused(tmp_path: Path) -> None:
     line = json.dumps({"n": 1, "at": 1, "life": 1, "src": "b", "is": "Sneezed", "f": {}})
     path.write_text(f"{Header().line()}\n{line}\n{fact_line(history(EVERY[0])[0])}\n")
     with pytest.raises(HistoryFileError, match=r"line 2.*Sneezed"):
-        read_history(path)
+        read_histories([path])
 
 
 @pytest.mark.parametrize("text", ["", "hello\n", "{}\n", '[1]\n{"a":1}\n', "\x00\xff\xfe\n"])
@@ -184,7 +183,7 @@ def test_a_file_of_another_kind_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "h.jsonl"
     path.write_text(text)
     with pytest.raises(HistoryFileError, match="is no history"):
-        read_history(path)
+        read_histories([path])
 
 
 def test_a_field_of_the_wrong_type_is_refused(tmp_path: Path) -> None:
@@ -194,12 +193,12 @@ def test_a_field_of_the_wrong_type_is_refused(tmp_path: Path) -> None:
     held["f"]["ticket"] = "seven"
     path.write_text(f"{Header().line()}\n{json.dumps(held)}\n{fact_line(good[1])}\n")
     with pytest.raises(HistoryFileError, match=r"line 2.*int was expected"):
-        read_history(path)
+        read_histories([path])
 
 
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(HistoryFileError, match="cannot be read: No such file"):
-        read_history(tmp_path / "none.jsonl")
+        read_histories([tmp_path / "none.jsonl"])
 
 
 def test_a_foreign_parquet_file_is_refused(tmp_path: Path) -> None:
@@ -208,7 +207,7 @@ def test_a_foreign_parquet_file_is_refused(tmp_path: Path) -> None:
 
     pq.write_table(pa.table({"a": [1]}), tmp_path / "a.parquet")
     with pytest.raises(HistoryFileError, match="no history of kohort"):
-        read_history(tmp_path / "a.parquet")
+        read_histories([tmp_path / "a.parquet"])
 
 
 def expired(at: int) -> PersistFailed:
@@ -263,7 +262,7 @@ def test_a_next_life_appends_behind_the_last_whole_line(tmp_path: Path) -> None:
         )
         out.write(fact_line(later) + "\n")
     assert next_life(path) == 3
-    found = read_history(path)
+    found = read_histories([path])
     assert [r.incarnation for r in found.facts] == [1, 2]
 
 

@@ -224,8 +224,6 @@ class MemberEngine(ClusterEngine):
         self,
         partitions: Collection[TopicPartition] | None,
         now: Instant,
-        *,
-        timeout_ms: Millis | None = None,
     ) -> tuple[RequestId, list[Output]]:
         """Ask the coordinator for the group's committed offsets; answered by ``OffsetsFetched``.
 
@@ -237,7 +235,7 @@ class MemberEngine(ClusterEngine):
             request_class=OffsetFetchRequest,
             build=lambda version: fetch_request(group_id, wanted, version),
         )
-        return self._ask(Purpose.OFFSETS, Target.COORDINATOR, message, now, timeout_ms)
+        return self._ask(Purpose.OFFSETS, Target.COORDINATOR, message, now, None)
 
     def cancel(self, request_id: RequestId) -> None:
         """Forget a request or commit: no answer will come for it."""

@@ -87,15 +87,13 @@ class Checker:
 
     Args:
         checks: the checks to run; by default all.
-        world: keeps the state; the caller may read it.
 
     Feed facts in order, then ``finish``.
     """
 
-    def __init__(
-        self, checks: Iterable[type[Check]] = CHECKS, *, world: World | None = None
-    ) -> None:
-        self.world = world or World()
+    def __init__(self, checks: Iterable[type[Check]] = CHECKS) -> None:
+        self.world = World()
+        """The state that the checks share; the caller may read it."""
         self._checks = [check(self.world) for check in checks]
         self._handlers: dict[type[Any], list[Handler]] = {}
         for check in self._checks:
@@ -202,6 +200,6 @@ def _result(check: Check) -> CheckResult:
     )
 
 
-def check_history(history: Iterable[Recorded], checks: Iterable[type[Check]] = CHECKS) -> Report:
-    """Run checks over a whole history."""
-    return Checker(checks).feed_all(history).finish()
+def check_history(history: Iterable[Recorded]) -> Report:
+    """Run all checks over a whole history."""
+    return Checker().feed_all(history).finish()

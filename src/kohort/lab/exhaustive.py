@@ -100,7 +100,7 @@ class _Walk:
         return True
 
 
-def small_plan(*, members: int, strategy: str, partitions: int = 2) -> Plan:
+def small_plan(*, members: int, strategy: str) -> Plan:
     """A plan in which all events fall on whole milliseconds."""
     behaviour = Behaviour(
         strategy=strategy,
@@ -117,7 +117,7 @@ def small_plan(*, members: int, strategy: str, partitions: int = 2) -> Plan:
         seed=1,
         name="exhaustive",
         duration_ms=_LONG_MS,
-        topics=(TopicPlan(name="t", partitions=partitions, records_per_second=2.0),),
+        topics=(TopicPlan(name="t", partitions=2, records_per_second=2.0),),
         pods=(
             *(PodPlan(name=name, behaviour=behaviour) for name in names),
             PodPlan(name=LATE, start_ms=None, behaviour=behaviour),

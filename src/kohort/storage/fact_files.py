@@ -166,20 +166,11 @@ class OpenHistory:
             yield replace(recorded, sequence=number)
 
 
-def read_history(path: Path) -> History:
-    """All facts of a file; an incomplete end is left out and remarked.
-
-    Raises:
-        HistoryFileError: it cannot be read, is no history, is damaged before its end, or newer.
-    """
-    return read_histories([path])
-
-
 def read_histories(paths: Sequence[Path]) -> History:
-    """Facts of several files merged by time and numbered again.
+    """Facts of several files merged by time and numbered again; incomplete ends are remarked.
 
     Raises:
-        HistoryFileError: as ``read_history``.
+        HistoryFileError: one cannot be read, is no history, is damaged before its end, or newer.
     """
     opened = OpenHistory(paths)
     return History(facts=list(opened), remarks=opened.remarks)

@@ -361,7 +361,7 @@ def _cluster_id() -> str:
     return text.replace("-", "_", 1) if text.startswith("-") else text
 
 
-def _tail(path: Path, lines: int = 15) -> str:
+def _tail(path: Path) -> str:
     if not path.exists():
         return f"({path.name} was not written)"
-    return "\n".join(path.read_text(errors="replace").splitlines()[-lines:])
+    return "\n".join(path.read_text(errors="replace").splitlines()[-15:])
