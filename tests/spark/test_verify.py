@@ -24,8 +24,7 @@ from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
 from kohort.spark.ledgers.ledger import NotedQuery
 from kohort.spark.ledgers.sqlite_ledger import LEDGER_PATH
-from kohort.spark.tables import missing_rows
-from kohort.spark.tables import verify as verifying
+from kohort.spark.tables import missing_rows, partition_check
 from kohort.spark.tables.table import clean, orphans_of
 from kohort.spark.tables.verify import Verdict, verify
 
@@ -204,11 +203,11 @@ def test_a_slow_query_runner_does_not_count_as_a_silent_broker(
     class Slow(EveryThird):
         def kept(self, query: NotedQuery, records: pa.Table) -> list[int]:
             nonlocal now
-            now += 10 * verifying._PATIENCE_S
+            now += 10 * partition_check._PATIENCE_S
             return super().kept(query, records)
 
     monkeypatch.setattr(missing_rows, "_MOST_RECORDS", 1)
-    monkeypatch.setattr(verifying, "time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr(partition_check, "time", SimpleNamespace(monotonic=lambda: now))
     verdict = verify(filtered[1], filtered[0].settings, Slow(filtered[0]))
     assert verdict.ok
     assert now > 0
@@ -382,13 +381,13 @@ def test_rows_of_records_that_compaction_removed_are_no_fault(
     source = whole[0]
     with Admin(source.settings) as admin:
         admin.alter_topic(source.topic, {"cleanup.policy": policy})
-    read = verifying._messages
+    read = partition_check._messages
 
     def compacted(*arguments: Any) -> Any:
         for some in read(*arguments):
             yield [message for message in some if message.offset() % 3]
 
-    monkeypatch.setattr(verifying, "_messages", compacted)
+    monkeypatch.setattr(partition_check, "_messages", compacted)
     verdict = compare(whole)
     if policy == "delete":
         assert (verdict.ok, verdict.total("strangers"), verdict.total("unchecked")) == (
