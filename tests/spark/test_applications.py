@@ -27,7 +27,7 @@ from kohort.host.java import archived_classes
 from kohort.model.ids import TopicPartition
 from kohort.model.positions import LATEST
 from kohort.spark.ledgers.ledger import Ledger as KohortLedger
-from kohort.spark.ledgers.ledger import LedgerPosition
+from kohort.spark.ledgers.ledger import Positions
 from kohort.spark.session import QUICK
 from kohort.spark.tables.table import clean, kind_of, open_ledger
 from kohort.spark.tables.verify import verify
@@ -130,7 +130,7 @@ class Ledger:
             self._opened = open_ledger(self.directory)
         return self._opened
 
-    def _positions(self) -> dict[TopicPartition, LedgerPosition]:
+    def _positions(self) -> Positions:
         ledger = self._ledger()
         return {} if ledger is None else ledger.all_positions()
 

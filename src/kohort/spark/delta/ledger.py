@@ -46,8 +46,8 @@ from kohort.spark.ledgers.ledger import (
     Acquired,
     Committed,
     LedgerConflict,
-    LedgerPosition,
     ManifestRow,
+    Positions,
     WrittenFile,
     match_files,
     ranges_of,
@@ -113,15 +113,13 @@ class DeltaLedger(DeltaNotes):
         with self._lock:
             self._retry(set_first)
 
-    def positions(
-        self, partitions: Iterable[TopicPartition]
-    ) -> dict[TopicPartition, LedgerPosition]:
+    def positions(self, partitions: Iterable[TopicPartition]) -> Positions:
         """See ``SourceLedger.positions``; without the names of members."""
         with self._lock:
             self._log.refresh(for_commit=False)
             return positions_in(self._log, partitions, {})
 
-    def all_positions(self) -> dict[TopicPartition, LedgerPosition]:
+    def all_positions(self) -> Positions:
         """See ``Ledger.all_positions``; a member is "" if its acquisition was long ago."""
         with self._lock:
             self._log.refresh()

@@ -17,14 +17,14 @@ from kohort.spark.delta.commits import (
     position_of,
 )
 from kohort.spark.delta.log import Change, DeltaLog
-from kohort.spark.ledgers.ledger import Acquired, LedgerPosition
+from kohort.spark.ledgers.ledger import Acquired, LedgerPosition, Positions
 
 
 def positions_in(
     log: DeltaLog,
     partitions: Iterable[TopicPartition],
     owners: Mapping[str, tuple[int, str]],
-) -> dict[TopicPartition, LedgerPosition]:
+) -> Positions:
     """The positions of those partitions that had an owner.
 
     Args:
@@ -32,7 +32,7 @@ def positions_in(
         partitions: the wanted partitions.
         owners: epoch and member of the last acquisition, by the name of the partition.
     """
-    found: dict[TopicPartition, LedgerPosition] = {}
+    found: Positions = {}
     for partition in partitions:
         epoch = log.number(epoch_of(partition))
         if epoch is None:

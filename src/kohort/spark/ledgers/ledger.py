@@ -22,7 +22,7 @@ import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 from kohort.model.errors import InvariantViolation, KohortError
 from kohort.model.ids import TopicPartition
@@ -61,6 +61,9 @@ class LedgerPosition:
     epoch: int
     generation: int
     member: str
+
+
+Positions: TypeAlias = dict[TopicPartition, LedgerPosition]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,9 +235,7 @@ class SourceLedger(Protocol):
         """Set first positions where there are none and the fence numbers are still ``epochs``."""
         ...
 
-    def positions(
-        self, partitions: Iterable[TopicPartition]
-    ) -> dict[TopicPartition, LedgerPosition]:
+    def positions(self, partitions: Iterable[TopicPartition]) -> Positions:
         """The positions of the partitions; partitions without an owner so far are missing."""
         ...
 
@@ -297,7 +298,7 @@ class Ledger(SourceLedger, Protocol):
         """The partitions of batches that are intended and may still be committed."""
         ...
 
-    def all_positions(self) -> dict[TopicPartition, LedgerPosition]:
+    def all_positions(self) -> Positions:
         """The positions of all partitions that ever had an owner."""
         ...
 
@@ -372,9 +373,7 @@ class UnfencedLedger:
     ) -> None:
         """Do nothing."""
 
-    def positions(
-        self, partitions: Iterable[TopicPartition]
-    ) -> dict[TopicPartition, LedgerPosition]:
+    def positions(self, partitions: Iterable[TopicPartition]) -> Positions:
         """There are no positions."""
         return {}
 

@@ -33,6 +33,7 @@ from kohort.spark.ledgers.ledger import (
     LedgerPosition,
     ManifestRow,
     NotedTopic,
+    Positions,
     WrittenFile,
     match_files,
     ranges_of,
@@ -48,6 +49,7 @@ from kohort.spark.ledgers.sqlite_tables import (
     SCHEMA,
     add_parts,
     as_columns,
+    begins,
     intended,
     move_heads,
     parts_of,
@@ -254,14 +256,12 @@ class SqliteLedger(QueryNotes):
                 ],
             )
 
-    def positions(
-        self, partitions: Iterable[TopicPartition]
-    ) -> dict[TopicPartition, LedgerPosition]:
+    def positions(self, partitions: Iterable[TopicPartition]) -> Positions:
         """See ``SourceLedger.positions``."""
         known = self.all_positions()
         return {partition: known[partition] for partition in partitions if partition in known}
 
-    def all_positions(self) -> dict[TopicPartition, LedgerPosition]:
+    def all_positions(self) -> Positions:
         """See ``Ledger.all_positions``."""
         with self._reading() as connection:
             rows = connection.execute(
@@ -464,12 +464,7 @@ class SqliteLedger(QueryNotes):
     def begins(self) -> dict[TopicPartition, int]:
         """See ``Ledger.begins``."""
         with self._reading() as connection:
-            rows = connection.execute(
-                """SELECT topic, partition, min(begin_offset) FROM manifest
-                   WHERE group_id = ? GROUP BY topic, partition""",
-                (self._group_id,),
-            ).fetchall()
-        return {TopicPartition(topic, number): begin for topic, number, begin in rows}
+            return begins(connection, self._group_id)
 
     def under_way(self) -> frozenset[TopicPartition]:
         """See ``Ledger.under_way``."""
