@@ -26,7 +26,7 @@ ROOT = Path(__file__).parent.parent
 ORDER = ("codec", "assignors", "coordinator", "lab", "connectors", "startup", "consume", "pipeline")
 ALONE = (
     "codepath", "drawing", "explain", "gap", "heartbeat", "history", "many_partitions", "memory",
-    "worker_start",
+    "reading", "worker_start",
 )  # fmt: skip
 """Run only if they are named."""
 

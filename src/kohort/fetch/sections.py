@@ -128,7 +128,7 @@ def open_batch(
             _check_crc(header, batch)
         section = batch[HEADER_SIZE:]
         if header.compression:
-            section = memoryview(decompress(bytes(section), header.compression, memory=memory))
+            section = memoryview(decompress(section, header.compression, memory=memory))
     except RefusedBatch as error:
         raise Damaged(partition, header.base_offset, str(error)) from error
     return Section(header, section)

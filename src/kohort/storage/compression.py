@@ -73,7 +73,7 @@ def compress(data: bytes, kind: CompressionType) -> bytes:
 
 
 def decompress(
-    data: bytes,
+    data: bytes | memoryview,
     kind: int,
     limit: int = MAX_DECOMPRESSED_BYTES,
     *,
@@ -97,7 +97,7 @@ def decompress(
             case CompressionType.GZIP:
                 return _gunzip(data, limit)
             case CompressionType.SNAPPY:
-                return _unsnappy(data, limit)
+                return _unsnappy(bytes(data), limit)
             case CompressionType.LZ4:
                 plain = _plain_lz4(data, limit, memory)
                 return _growing(cramjam.lz4, data, limit, memory) if plain is None else plain
@@ -122,7 +122,7 @@ def _too_large(limit: int) -> RefusedBatch:
     )
 
 
-def _gunzip(data: bytes, limit: int) -> bytes:
+def _gunzip(data: bytes | memoryview, limit: int) -> bytes:
     inflate = zlib.decompressobj(wbits=_GZIP_WBITS)
     out = inflate.decompress(data, limit + 1)
     if len(out) > limit:
@@ -182,13 +182,15 @@ def _lz4(data: bytes) -> bytes:
     return b"".join([*parts, _LZ4_END])
 
 
-def _plain_lz4(data: bytes, limit: int, memory: Memory = plain_memory) -> memoryview | None:
+def _plain_lz4(
+    data: bytes | memoryview, limit: int, memory: Memory = plain_memory
+) -> memoryview | None:
     """The records in a frame as Java's clients and librdkafka write it; None for any other data.
 
     The blocks are given to the library one by one: its reader of frames copies each block once
     more, which takes as long as the decompression (ADR 0092).
     """
-    if not data.startswith(_LZ4_PLAIN):
+    if data[: len(_LZ4_PLAIN)] != _LZ4_PLAIN:
         return None
     blocks, at = [], len(_LZ4_PLAIN)
     while at + 4 <= len(data) and (size := _LZ4_SIZE.unpack_from(data, at)[0]):
@@ -213,7 +215,7 @@ def _plain_lz4(data: bytes, limit: int, memory: Memory = plain_memory) -> memory
     return out[:end].toreadonly()
 
 
-def _growing(module: object, data: bytes, limit: int, memory: Memory) -> memoryview:
+def _growing(module: object, data: bytes | memoryview, limit: int, memory: Memory) -> memoryview:
     # Neither format must declare its size, and a frame of some hundred bytes may hold gigabytes. So
     # the output buffer grows in steps and never beyond the limit.
     into = module.decompress_into  # type: ignore[attr-defined]

@@ -33,7 +33,8 @@ from kohort.model.instants import MICROS_PER_SECOND, Instant
 LOG: Final = logging.getLogger(__name__)
 T = TypeVar("T")
 
-_READ_BYTES: Final = 65_536
+_READ_BYTES: Final = 1 << 18
+"""Fits into the processor's second cache. Smaller reads cost more calls (ADR 0112)."""
 _LOW_WATER: Final = 1 << 18
 """The kernel reports a socket as readable only with this many bytes of a large answer: each report
 costs a turn of the loop."""
