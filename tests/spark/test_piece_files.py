@@ -20,7 +20,7 @@ from kohort.spark.ledgers import ledger
 from kohort.spark.ledgers.ledger import Seal, WrittenFile, match_files
 from kohort.spark.source.planning import Piece
 from kohort.spark.tables.layout import TEMPORARY
-from kohort.spark.tables.parquet_output import ParquetOutput
+from kohort.spark.tables.parquet_output import ParquetOutput, TableOutput
 from kohort.spark.tables.piece_files import write_files, written_file
 from kohort.spark.tables.seals import seal_of
 
@@ -118,6 +118,15 @@ def test_a_failed_task_leaves_no_file(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="gone"):
         written(tmp_path, broken())
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+def test_the_range_of_a_file_covers_rows_in_any_order(tmp_path: Path) -> None:
+    """A function of Python may return its rows in another order."""
+    output = TableOutput(tmp_path, "data", "a.parquet", rows([A0]).schema, ("topic",))
+    for numbers in ([5, 9, 7], [3, 8, 4]):
+        output.add(A0, rows([A0] * 10).take(pa.array(numbers)))
+    [part] = output.finish()[A0]
+    assert part.offsets == (3, 9)
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -37,7 +38,7 @@ from kohort.spark.state.files import StateFileGone, StateFolder
 from kohort.spark.state.following import StateFollower
 from kohort.spark.state.heads import StateHead
 from kohort.spark.state.pieces import StageFailed
-from kohort.spark.state.stage import State, load_stage
+from kohort.spark.state.stage import Stage, State, checked_schema, load_stage
 from kohort.spark.state.windows import Windows
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -216,15 +217,56 @@ class Wrong:
         return pa.RecordBatch.from_pydict(self.columns)
 
 
+class Returns(Wrong):
+    """A stage with methods that return the given objects."""
+
+    def __init__(self, schema: Any, made: Any) -> None:
+        self.given, self.made = schema, made
+
+    def schema(self, rows: pa.Schema) -> pa.Schema:
+        if isinstance(self.given, Exception):
+            raise self.given
+        return pa.schema([("n", pa.int64())]) if self.given is None else self.given
+
+    def process(self, rows: pa.RecordBatch, state: State) -> pa.RecordBatch:
+        if isinstance(self.made, SystemExit):
+            raise self.made
+        made: pa.RecordBatch = self.made
+        return made
+
+
+TWO_NAMES = pa.RecordBatch.from_arrays([pa.array([0])] * 3, names=["offset", "n", "n"])
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (KeyError("shop"), "schema(rows) failed: KeyError: 'shop'"),
+        (ConfigError("the SQL makes no column shop"), "the SQL makes no column shop"),
+        ({"n": "int"}, "schema(rows) gave {'n': 'int'}, expected a pyarrow.Schema"),
+    ],
+)
+def test_a_schema_that_cannot_be_had_is_one_sentence(given: Any, said: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        checked_schema(Returns(given, None), pa.schema([("offset", pa.int64())]))
+
+
 @pytest.mark.parametrize(
     ("stage", "said"),
     [
         (Wrong(offset=[0]), "with the columns offset, n, found offset"),
         (Wrong(offset=[0], n=["text"]), "do not have the types of schema"),
         (Wrong(offset=[77], n=[1]), "a row has the offset 77 of t-0, which is no record"),
+        (Wrong(offset=[None], n=[1]), "a row has the offset None of t-0, which is no record"),
+        (Wrong(offset=["a"], n=[1]), "the rows do not have the types of schema"),
+        (Wrong(offset=[0], n=[1], dead_letter=[[1]]), "the rows do not have the types of schema"),
+        (Returns(None, SystemExit(3)), "t-0, offsets 0 to 2: SystemExit: 3"),
+        (Returns(None, {"offset": [0]}), "with the columns offset, n, found dict"),
+        (Returns(None, iter(())), "with the columns offset, n, found tuple_iterator"),
+        (Returns(None, TWO_NAMES), "with the columns offset, n, found offset, n, n"),
     ],
 )
-def test_rows_that_do_not_fit_stop_the_batch(tmp_path: Path, stage: Wrong, said: str) -> None:
+def test_rows_that_do_not_fit_stop_the_batch(tmp_path: Path, stage: Stage, said: str) -> None:
     with StateWorld(tmp_path, FakeTopics(1), stage) as world:
         world.topics.end[A] = 3
         _, steps = start(world)

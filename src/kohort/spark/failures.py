@@ -40,6 +40,7 @@ _NO_PROGRAM: Final = re.compile(r'Cannot run program "([^"\n]*python[^"\n]*)"')
 _NO_WORKER: Final = re.compile(
     r"Error from python worker:\n(?:[^\n]*\n)*?\s*([^\n]+)\n\s*PYTHONPATH was:"
 )
+_STAGE_FAILED: Final = "kohort.spark.state.pieces.StageFailed: "
 _NO_ACL: Final = "_AUTHORIZATION_FAILED ("
 _TASK_ENDED: Final = re.compile(r"Python worker exited unexpectedly \([^)]*\)")
 _SOURCE_ENDED: Final = re.compile(
@@ -80,7 +81,10 @@ class NoRight(KohortError):
 
 
 class RecordRefused(KohortError):
-    """The SQL fails on a record. All earlier batches are committed; the same SQL fails again."""
+    """The SQL or the Python function fails on a record, and so would the next start.
+
+    All earlier batches are committed.
+    """
 
 
 def explained(
@@ -109,7 +113,7 @@ def explained(
     if _FULL.search(text):
         return NoSpace(told)
     refused = _REFUSED.search(text) or _NO_ACL in text
-    return _about_record(text) or (NoRight(told) if refused else PipelineFailed(told))
+    return _about_record(text, told) or (NoRight(told) if refused else PipelineFailed(told))
 
 
 def first_cause(error: Exception) -> str:
@@ -125,7 +129,12 @@ def first_cause(error: Exception) -> str:
     return _first_line(str(cause.toString())).partition(". Received status: ")[0]
 
 
-def _about_record(text: str) -> RecordRefused | None:
+def _about_record(text: str, told: str) -> RecordRefused | None:
+    if _STAGE_FAILED in text:
+        return RecordRefused(
+            f"{told}; earlier batches are safe, and this one is read again at the next start: mend "
+            "the function, or let the function give such records a dead_letter"
+        )
     found = None if _KOHORT_ERROR.search(text) else _RECORD.search(text)
     if found is None:
         return None

@@ -144,7 +144,7 @@ class _StatefulWriter(PieceWriter):
         where = f"--state {work.name}: {self.partition}, offsets {first} to {last}"
         try:
             made = work.stage.process(rows.select(list(work.columns)), self._store)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise StageFailed(f"{where}: {type(error).__name__}: {error}") from error
         if made is None:
             return None
@@ -152,7 +152,7 @@ class _StatefulWriter(PieceWriter):
             made = pa.Table.from_batches([made])
         expected = [_OFFSET, *work.schema.names]
         names = made.schema.names if isinstance(made, pa.Table) else None
-        if names is None or sorted(set(names) - {DEAD_LETTER}) != sorted(expected):
+        if names is None or sorted(n for n in names if n != DEAD_LETTER) != sorted(expected):
             raise StageFailed(
                 f"{where}: expected a RecordBatch with the columns {', '.join(expected)}, "
                 f"found {type(made).__name__ if names is None else ', '.join(names)}"
@@ -161,7 +161,11 @@ class _StatefulWriter(PieceWriter):
 
     def _completed(self, made: pa.Table, rows: pa.RecordBatch) -> pa.RecordBatch:
         """The rows of the stage with the columns that every row of the table has."""
-        at = pc.index_in(made.column(_OFFSET), value_set=rows.column(_OFFSET))
+        try:
+            offsets = made.column(_OFFSET).cast(pa.int64())
+        except pa.ArrowException as error:
+            raise self._wrong_types(error) from error
+        at = pc.index_in(offsets, value_set=rows.column(_OFFSET))
         if at.null_count:
             stranger = made.column(_OFFSET).filter(pc.is_null(at))[0]
             raise StageFailed(
@@ -181,12 +185,14 @@ class _StatefulWriter(PieceWriter):
                 self._schema
             )
         except pa.ArrowException as error:
-            raise StageFailed(
-                f"--state {self._work.name}: the rows do not have the types of schema(rows): "
-                f"{error}"
-            ) from error
+            raise self._wrong_types(error) from error
         [batch] = table.combine_chunks().to_batches()
         return batch
+
+    def _wrong_types(self, error: pa.ArrowException) -> StageFailed:
+        return StageFailed(
+            f"--state {self._work.name}: the rows do not have the types of schema(rows): {error}"
+        )
 
     def _write_state(self, offset: int) -> StateStep:
         changes = self._store.changes

@@ -144,9 +144,18 @@ def checked_schema(stage: Stage, rows: pa.Schema) -> pa.Schema:
     """The columns that a stage adds to the table.
 
     Raises:
-        ConfigError: a column has a name that every row of a table has, or two have one name.
+        ConfigError: ``schema`` fails, a column has a name that every row of a table has, or two
+            have one name.
     """
-    schema = stage.schema(rows)
+    try:
+        schema = stage.schema(rows)
+    except ConfigError:
+        raise
+    except Exception as error:
+        raise ConfigError(
+            f"--python (or --state): schema(rows) failed: {type(error).__name__}: {error}; it gets "
+            f"the columns {', '.join(rows.names)}"
+        ) from error
     if not isinstance(schema, pa.Schema):
         raise ConfigError(f"--state: schema(rows) gave {schema!r}, expected a pyarrow.Schema")
     seen = {*PLACE, RECORD_HASH, DEAD_LETTER}

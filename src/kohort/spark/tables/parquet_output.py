@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from kohort.model.errors import ConfigError
@@ -154,7 +155,7 @@ class ParquetOutput:
 
 @dataclass(slots=True)
 class _Span:
-    """The rows of one piece in one file."""
+    """The rows of one piece in one file, and their least and greatest offset."""
 
     first: int
     last: int
@@ -210,10 +211,10 @@ class TableOutput:
         """
         for values, some in divided(rows, self._by):
             self._output(values, partition).add(some)
-            offsets = some.column(PLACE[2])
-            first, last = offsets[0].as_py(), offsets[-1].as_py()
-            span = self._spans[values].setdefault(partition, _Span(first, last))
-            span.last = last
+            # A function of Python may return its rows in any order.
+            least, most = pc.min_max(some.column(PLACE[2])).as_py().values()
+            span = self._spans[values].setdefault(partition, _Span(least, most))
+            span.first, span.last = min(span.first, least), max(span.last, most)
             span.rows += some.num_rows
         while len(self._outputs) > 1 and self._waiting > BYTES_PER_GROUP:
             max(self._outputs.values(), key=lambda output: output.waiting_bytes).flush()
