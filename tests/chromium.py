@@ -12,10 +12,11 @@ import json
 import os
 import shutil
 import subprocess
-import time
 from base64 import b64decode
 from pathlib import Path
 from typing import Any, Self
+
+from tests.waiting import until
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 _ANSWER_S = 60.0
@@ -120,10 +121,7 @@ class Chromium:
 
     def until(self, expression: str) -> None:
         """Wait until an expression is true."""
-        end = time.monotonic() + _ANSWER_S
-        while not self.run(f"Boolean({expression})"):
-            assert time.monotonic() < end, expression
-            time.sleep(0.05)
+        until(lambda: self.run(f"Boolean({expression})"), expression, _ANSWER_S)
 
     def press(self, *keys: str) -> None:
         """Press and release keys, by their names in a browser."""

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import confluent_kafka
 import pytest
+from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 
@@ -179,9 +180,11 @@ def test_settings_come_from_a_file_and_the_advertised_address_is_used(
     admin = confluent_kafka.Consumer(
         {"bootstrap.servers": broker.bootstrap, "group.id": "g", "allow.auto.create.topics": True}
     )
-    deadline = time.monotonic() + PATIENCE_S
-    while len(admin.list_topics("t", PATIENCE_S).topics["t"].partitions) != 5:
-        assert time.monotonic() < deadline
+    until(
+        lambda: len(admin.list_topics("t", PATIENCE_S).topics["t"].partitions) == 5,
+        "the five partitions of t",
+        PATIENCE_S,
+    )
     admin.close()
     assert broker.end() == (0, "")
     broker = start("--advertised", "kafka.example:19092")

@@ -9,6 +9,7 @@ from typing import Any
 
 import confluent_kafka
 from tests.client.stage import QUICK, topic
+from tests.waiting import until
 
 from kohort import AsyncConsumer, Consumer
 from kohort.model.ids import TopicPartition
@@ -142,10 +143,15 @@ def aborted_records_are_skipped(bootstrap: str) -> None:
             seen = rows_by_arrow(reader, 40)
             # Positions pass the markers of the last, aborted transaction, too.
             ends = reader.end_offsets(list(reader.assignment()))
-            deadline = time.monotonic() + 20
-            while {tp: reader.position(tp) for tp in ends} != ends:
-                assert time.monotonic() < deadline
+
+            def poll() -> None:
                 assert reader.poll_arrow(0.1) is None
+
+            until(
+                lambda: {tp: reader.position(tp) for tp in ends} == ends,
+                "positions behind the last markers",
+                between=poll,
+            )
         assert {row[4][:1] for row in seen} == {b"0", b"2"}
         with consumer(bootstrap) as reader:
             reader.subscribe([name])

@@ -13,6 +13,7 @@ from typing import Any, Self, TypeAlias
 
 import pytest
 from tests.client.stage import QUICK, topic
+from tests.waiting import until
 
 from kohort import AsyncConsumer, Consumer
 from kohort.client.errors import BrokerUnreachable, Fenced, RequestFailed
@@ -129,8 +130,10 @@ def an_unknown_topic_is_told_and_read_once_it_exists(
     name = f"later-{uuid.uuid4().hex[:8]}"
     with kind(given) as consumer:
         consumer.subscribe([name])
-        deadline = time.monotonic() + PATIENCE_S
-        while f"topic {name} does not exist" not in caplog.text:
-            assert time.monotonic() < deadline
-            consumer.poll(0.1)
+        until(
+            lambda: f"topic {name} does not exist" in caplog.text,
+            "the warning of the missing topic",
+            PATIENCE_S,
+            between=lambda: consumer.poll(0.1),
+        )
         assert f"`kohort topics create {name}` makes it" in caplog.text

@@ -7,7 +7,6 @@ import json
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from tests.conformance.judging import judge
 from tests.conformance.registry import play_all
 from tests.conformance.wire import ALL
 from tests.real_kafka.at_nodes import told_by_nodes
+from tests.waiting import until
 
 from kohort.broker.embedded import EmbeddedBroker
 from kohort.cli.explain.command import explain
@@ -186,7 +186,4 @@ def _wait_until(holds: Callable[[], bool], what: str, timeout_s: float = 40) -> 
                 raise
             return False
 
-    deadline = time.monotonic() + timeout_s
-    while not answered():
-        assert time.monotonic() < deadline, f"waited {timeout_s} s without success for {what}"
-        time.sleep(0.1)
+    until(answered, what, timeout_s)

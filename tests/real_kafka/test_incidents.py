@@ -17,6 +17,7 @@ import confluent_kafka
 import pytest
 from click.testing import CliRunner
 from tests.client.stage import QUICK, topic
+from tests.waiting import until
 
 from kohort import Consumer
 from kohort.cli.explain.command import explain
@@ -88,12 +89,12 @@ def unknown(kafka: RealKafka, group: str) -> list[tuple[Place, str]]:
     return reader.counts.examples
 
 
-def until(done: Callable[[], bool], *consumers: Consumer | confluent_kafka.Consumer) -> None:
-    deadline = time.monotonic() + 40
-    while not done():
-        assert time.monotonic() < deadline
+def poll_until(done: Callable[[], bool], *consumers: Consumer | confluent_kafka.Consumer) -> None:
+    def poll() -> None:
         for consumer in consumers:
             consumer.poll(0.05)
+
+    until(done, lambda: [consumer.assignment() for consumer in consumers], 40, between=poll)
 
 
 class OwnClock:
@@ -138,12 +139,12 @@ def test_a_member_that_falls_silent_is_named_with_its_session_and_its_dead_time(
             subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as victim,
         ):
             other.subscribe([name])
-            until(lambda: len(other.assignment()) == 1, other)
+            poll_until(lambda: len(other.assignment()) == 1, other)
             assert victim.stdout is not None
             member = victim.stdout.readline().strip()
             silent_at = time.time()
             victim.send_signal(number)
-            until(lambda: len(other.assignment()) == 2, other)
+            poll_until(lambda: len(other.assignment()) == 2, other)
             back_at = time.time()
             victim.kill()
         with_topic = explained(real_kafka, group, "--bootstrap", address)
@@ -194,11 +195,11 @@ def test_two_processes_with_one_instance_id_are_named_and_no_partition_stood_sti
             Consumer({**settings, "kohort.history.file": histories[1], "client.id": "2"}) as second,
         ):
             clock.subscribe(first, name)
-            until(lambda: bool(first.assignment()), first)
+            poll_until(lambda: bool(first.assignment()), first)
             clock.subscribe(second, name)
             with pytest.raises(Fenced):
-                until(lambda: False, second, first)
-            until(lambda: bool(second.assignment()), second)
+                poll_until(lambda: False, second, first)
+            poll_until(lambda: bool(second.assignment()), second)
     found, finding = told(explained(real_kafka, group, *histories), "duplicate instance id")
     assert "'pod-7'" in finding["says"]
     stops = [stop for row in found["rebalances"] for stop in row["stops"]]
@@ -219,13 +220,13 @@ def test_a_consumer_that_does_not_poll_is_named_with_its_reason_and_its_dead_tim
             Consumer({**settings, "kohort.history.file": histories[1]}) as other,
         ):
             slow.subscribe([name])
-            until(lambda: bool(slow.assignment()), slow)
+            poll_until(lambda: bool(slow.assignment()), slow)
             other.subscribe([name])
-            until(lambda: len(slow.assignment()) == len(other.assignment()) == 1, slow, other)
+            poll_until(lambda: len(slow.assignment()) == len(other.assignment()) == 1, slow, other)
             member = slow.status().member
-            until(lambda: slow.status().state.name == "UNJOINED", other)
+            poll_until(lambda: slow.status().state.name == "UNJOINED", other)
             left_at = time.time()
-            until(partial(owns, other, 2), other)
+            poll_until(partial(owns, other, 2), other)
             own_s = time.time() - left_at
     found, finding = told(explained(real_kafka, group, *histories), "poll interval")
     left = [r for r in found["rebalances"] if r["cause"] == "a member left"]
@@ -250,14 +251,18 @@ def test_a_topic_that_grows_is_told_with_the_member_that_saw_it_and_its_dead_tim
             Consumer({**settings, "kohort.history.file": histories[1]}) as other,
         ):
             clock.subscribe(leads, name)
-            until(lambda: len(leads.assignment()) == 2, leads)
+            poll_until(lambda: len(leads.assignment()) == 2, leads)
             clock.subscribe(other, name)
-            until(lambda: len(leads.assignment()) == len(other.assignment()) == 1, leads, other)
+            poll_until(
+                lambda: len(leads.assignment()) == len(other.assignment()) == 1, leads, other
+            )
             member, grown_at = leads.status().member, time.time()
             clock.stops.clear()
             with Admin({"bootstrap.servers": address}) as admin:
                 admin.create_partitions(name, 4)
-            until(lambda: len(leads.assignment()) == len(other.assignment()) == 2, leads, other)
+            poll_until(
+                lambda: len(leads.assignment()) == len(other.assignment()) == 2, leads, other
+            )
             seen_at = time.time()
     found = explained(real_kafka, group, *histories)
     rows = [r for r in found["rebalances"] if grown_at <= (r["began"] or 0) <= seen_at]
@@ -290,20 +295,20 @@ def test_a_deployment_is_told_with_its_members_and_its_pauses(
     stopped_s, members = [], []
     with topic(address, 2) as name:
         pods = [process(0, histories[0]), process(1, histories[1])]
-        until(lambda: all(len(pod.assignment()) == 1 for pod in pods), *pods)
+        poll_until(lambda: all(len(pod.assignment()) == 1 for pod in pods), *pods)
         clock.stops.clear()
         for number in (0, 1):
-            until(partial(is_past, time.monotonic() + RESTART_S), *pods)
+            poll_until(partial(is_past, time.monotonic() + RESTART_S), *pods)
             members.append(pods[number].status().member)
             pods[number].close()
             other, back_at = pods[1 - number], time.monotonic() + RESTART_S
             if static:
-                until(partial(is_past, back_at), other)
+                poll_until(partial(is_past, back_at), other)
             else:
-                until(partial(owns, other, 2), other)
+                poll_until(partial(owns, other, 2), other)
                 stopped_s.append(clock.stops[-1])
             pods[number] = process(number, histories[2 + number])
-            until(lambda: all(len(pod.assignment()) == 1 for pod in pods), *pods)
+            poll_until(lambda: all(len(pod.assignment()) == 1 for pod in pods), *pods)
         for pod in pods:
             pod.close()
     found = explained(real_kafka, group, *histories)
@@ -337,12 +342,12 @@ def test_a_coordinator_that_is_killed_is_named_and_no_member_is_blamed(
         settings |= {"session.timeout.ms": 10_000, "client.id": "bystander"}
         with Consumer({**settings, "kohort.history.file": history}) as bystander:
             clock.subscribe(bystander, name)
-            until(lambda: len(bystander.assignment()) == 1, bystander)
+            poll_until(lambda: len(bystander.assignment()) == 1, bystander)
             generation, killed_at = bystander.status().generation, time.time()
             narrow_kafka.kill()
             narrow_kafka.restart()
-            until(lambda: f" {group} " in narrow_kafka.log().read_text("utf-8"), bystander)
-            until(lambda: len(bystander.assignment()) == 1, bystander)
+            poll_until(lambda: f" {group} " in narrow_kafka.log().read_text("utf-8"), bystander)
+            poll_until(lambda: len(bystander.assignment()) == 1, bystander)
             assert bystander.status().generation >= generation
             before = _loads(narrow_kafka, group)
             found = explained(narrow_kafka, group, history)
@@ -370,9 +375,9 @@ def test_a_group_of_the_new_protocol_is_explained_from_the_offsets_topic_and_fro
         first = confluent_kafka.Consumer({**settings, "client.id": "one"})
         second = confluent_kafka.Consumer({**settings, "client.id": "two"})
         first.subscribe([name])
-        until(lambda: len(first.assignment()) == 4, first)
+        poll_until(lambda: len(first.assignment()) == 4, first)
         second.subscribe([name])
-        until(lambda: len(first.assignment()) == len(second.assignment()) == 2, first, second)
+        poll_until(lambda: len(first.assignment()) == len(second.assignment()) == 2, first, second)
         done = CliRunner().invoke(explain, ["--bootstrap", address, "--group", group, "--json"])
         second.close()
         first.close()

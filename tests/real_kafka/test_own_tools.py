@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import time
 
 import pytest
 from click.testing import CliRunner
+from tests.waiting import until
 
 from kohort import Consumer
 from kohort.cli.main import cli
@@ -39,10 +39,12 @@ def test_topics_and_groups_of_a_real_kafka(real_kafka: RealKafka) -> None:
         bootstrap_servers=real_kafka.bootstrap_servers, group_id="readers-of-ours"
     ) as consumer:
         consumer.subscribe(["ours"])
-        deadline = time.monotonic() + PATIENCE_S
-        while len(consumer.assignment()) < 2:
-            assert time.monotonic() < deadline
-            consumer.poll(0.1)
+        until(
+            lambda: len(consumer.assignment()) == 2,
+            "both partitions are assigned",
+            PATIENCE_S,
+            between=lambda: consumer.poll(0.1),
+        )
         assert "readers-of-ours" in kohort("groups", "list").split()
         (group,) = json.loads(kohort("groups", "describe", "readers-of-ours", "--json"))
         assert (group["state"], group["assignment_strategy"]) == ("Stable", "cooperative-sticky")

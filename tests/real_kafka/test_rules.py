@@ -5,7 +5,6 @@ docs/reference/broker-rules.md lists them. Rules with a number in tests/conforma
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -95,13 +94,14 @@ def _newer(kafka: RealKafka, group_id: str, stack: ExitStack) -> confluent_kafka
 
 def _polled(newer: confluent_kafka.Consumer, group: WaitingGroup, over: Callable[[], bool]) -> None:
     """Poll the newer member, and give up what the others must, until ``over``."""
-    deadline = time.monotonic() + 30
-    while not over():
-        assert time.monotonic() < deadline, f"{newer.assignment()}, {_shares(group)}"
+
+    def poll() -> None:
         message = newer.poll(0.05)
         if message is not None and message.error() is not None:
             raise confluent_kafka.KafkaException(message.error())
         group.owned()
+
+    until(over, lambda: f"{newer.assignment()}, {_shares(group)}", between=poll)
 
 
 def _shares(group: WaitingGroup) -> list[int]:

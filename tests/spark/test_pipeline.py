@@ -7,7 +7,6 @@ import fcntl
 import re
 import sqlite3
 import threading
-import time
 from collections import defaultdict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -117,11 +116,12 @@ def test_two_queries_share_a_group_and_end_when_the_group_has_read_the_topic(
     assert [any(p.rows for p in batches) for batches in progress] == [True, True]
     # Spark's processes for the sources leave the group when the queries end. That is much sooner
     # than the end of a session.
-    give_up = time.monotonic() + 40
     with Admin(source.settings) as admin:
-        while admin.describe_group(source.topic).members:
-            assert time.monotonic() < give_up, "the applications did not leave their group"
-            time.sleep(0.05)
+        until(
+            lambda: not admin.describe_group(source.topic).members,
+            "the applications left their group",
+            40,
+        )
 
 
 def test_two_applications_with_the_same_name_are_refused(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
+
+from tests.waiting import until
 
 PATIENCE_S = 120
 
@@ -43,10 +44,7 @@ class Terminals:
         self, name: str, wanted: Callable[[str], object], patience_s: float = PATIENCE_S
     ) -> None:
         """Wait until the output of a process satisfies ``wanted``."""
-        deadline = time.monotonic() + patience_s
-        while not wanted(self.said(name)):
-            assert time.monotonic() < deadline, self.said(name)
-            time.sleep(0.1)
+        until(lambda: wanted(self.said(name)), lambda: self.said(name), patience_s)
 
     def end(self) -> None:
         for process in self._running:

@@ -19,6 +19,7 @@ from confluent_kafka import Producer
 from tests.java import temporary_files_removed
 from tests.tidy.blocks import block_with, commands_of
 from tests.tidy.terminals import PATIENCE_S, Terminals
+from tests.waiting import until
 
 from kohort import Consumer
 from kohort.broker.embedded import EmbeddedBroker
@@ -137,11 +138,14 @@ def test_the_readmes_consumer(kohort_broker: EmbeddedBroker, terminals: Terminal
     with Admin(bootstrap_servers=address) as admin:
         admin.create_topic("orders", 1)
     terminals.python("consumer", at(block_with(README, "for record in consumer:"), address))
-    deadline = time.monotonic() + PATIENCE_S
-    while not (said := terminals.said("consumer")):  # It reads what comes after it has joined.
-        assert time.monotonic() < deadline
+
+    def put_one() -> None:
         put(address, "orders", b"one")
         time.sleep(0.2)
+
+    # It reads what comes after it has joined.
+    until(lambda: terminals.said("consumer"), "a record", PATIENCE_S, between=put_one)
+    said = terminals.said("consumer")
     assert re.fullmatch(r"orders 0 \d+ b'one'", said.splitlines()[0])
 
 
@@ -198,11 +202,17 @@ def test_a_program_that_ends_at_sigterm(
     with Admin(bootstrap_servers=address) as admin:
         admin.create_topic("orders", 1)
     process = terminals.python("page", at(block_with(page, part), address))
-    deadline = time.monotonic() + PATIENCE_S
-    while not terminals.said("page").startswith(begins):
-        assert time.monotonic() < deadline, terminals.said("page")
+
+    def put_one() -> None:
         put(address, "orders", b"one")  # a consumer reads what comes after it has joined
         time.sleep(0.2)
+
+    until(
+        lambda: terminals.said("page").startswith(begins),
+        lambda: terminals.said("page"),
+        PATIENCE_S,
+        between=put_one,
+    )
     process.terminate()
     assert process.wait(PATIENCE_S) == 0, terminals.said("page")
     assert ends in terminals.said("page")
@@ -214,10 +224,11 @@ def test_the_program_that_counts_words(kohort_broker: EmbeddedBroker, terminals:
         admin.create_topic("lines", 1)
         put(address, "lines", b"to be or not to be", b"to do")
         process = terminals.python("words", at(block_with(STATE, "StatefulTasks("), address))
-        deadline = time.monotonic() + PATIENCE_S
-        while [at.offset for at in admin.committed("words").values()] != [2]:
-            assert time.monotonic() < deadline, terminals.said("words")
-            time.sleep(0.2)
+        until(
+            lambda: [at.offset for at in admin.committed("words").values()] == [2],
+            lambda: terminals.said("words"),
+            PATIENCE_S,
+        )
     process.terminate()
     assert process.wait(PATIENCE_S) == 0, terminals.said("words")
     with contextlib.closing(sqlite3.connect(terminals.folder / "state/words/lines/0.db")) as base:
@@ -233,10 +244,11 @@ def test_the_program_that_mirrors_a_topic(
         admin.create_topic("orders", 1)
         put(address, "orders", b"one", b"two")
         process = terminals.python("mirror", at(block_with(MIRROR, "Mirror("), address))
-        deadline = time.monotonic() + PATIENCE_S
-        while [at.offset for at in admin.committed("mirror").values()] != [2]:
-            assert time.monotonic() < deadline, terminals.said("mirror")
-            time.sleep(0.2)
+        until(
+            lambda: [at.offset for at in admin.committed("mirror").values()] == [2],
+            lambda: terminals.said("mirror"),
+            PATIENCE_S,
+        )
         copy = TopicPartition("backup.orders", 0)
         assert admin.list_offsets([copy])[copy].offset == 2
     process.terminate()
@@ -317,10 +329,7 @@ def test_the_programs_before_and_after_a_move_share_their_group(
         admin.create_topic("orders", 2)
 
         def wait(done: Callable[[], bool]) -> None:
-            deadline = time.monotonic() + PATIENCE_S
-            while not done():
-                assert time.monotonic() < deadline, terminals.said("old")
-                time.sleep(0.2)
+            until(done, lambda: terminals.said("old"), PATIENCE_S)
 
         def shares() -> list[int]:
             members = admin.describe_group("billing").members

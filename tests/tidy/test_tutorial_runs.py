@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 import signal
-import time
 
 import pytest
 from tests.tidy.blocks import block_with, commands_of, inline_commands_of
 from tests.tidy.terminals import PATIENCE_S, Terminals
 from tests.tidy.test_blocks_run import KOHORT, TUTORIAL, at, terminals
 from tests.tidy.trees import ROOT
+from tests.waiting import until
 
 __all__ = ["terminals"]
 
@@ -39,11 +39,12 @@ class Tutorial:
         return (*KOHORT, *words, "--bootstrap-server", self.address)
 
     def until_caught_up(self) -> None:
-        deadline = time.monotonic() + PATIENCE_S
         words = self.words("groups describe")
-        while not re.search(r"TOTAL-LAG +0\n", self._terminals.run("lag", *words)):
-            assert time.monotonic() < deadline
-            time.sleep(0.2)
+        until(
+            lambda: re.search(r"TOTAL-LAG +0\n", self._terminals.run("lag", *words)),
+            "a lag of 0",
+            PATIENCE_S,
+        )
 
     def file(self, part: str) -> str:
         return block_with(TUTORIAL, part)
