@@ -170,7 +170,7 @@ def _in_full(name: str, policy: str, measured: Measured) -> Iterator[tuple[str, 
     "--seeds", type=int, default=3, show_default=True, help="Number of seeds, from --seed on."
 )
 @click.option(
-    "--processes", type=int, default=os.cpu_count() or 1, show_default="all cores",
+    "--processes", type=click.IntRange(1), default=os.cpu_count() or 1, show_default="all cores",
     help="Number of runs at a time.",
 )  # fmt: skip
 @click.option("--full", is_flag=True, help="All metrics, one line for each scenario and policy.")
