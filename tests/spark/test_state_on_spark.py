@@ -105,11 +105,11 @@ def test_sessions_of_an_access_log_equal_a_plain_computation_across_restarts(
 def test_a_failing_stage_is_one_sentence_with_the_place(
     run: Callable[..., list[Any]], feed: Callable[..., Feed], stages: Path, tmp_path: Path
 ) -> None:
-    from kohort.spark.failures import PipelineFailed
+    from kohort.spark.failures import RecordRefused
 
     sql = block_with(PAGE, "regexp_extract(")
     source = feed(1, [(None, line) for line in LOG.read_bytes().splitlines()[:5]])
-    with pytest.raises(PipelineFailed) as raised:
+    with pytest.raises(RecordRefused) as raised:
         run(source, sql, state=f"{stages}:Failing")
     assert f"--state Failing: {source.topic}-0, offsets 0 to 4: ValueError: no luck" in str(
         raised.value
