@@ -188,6 +188,10 @@ class Group:
         """Wait until some member has read each value; returns the seconds."""
         return self._await(lambda: wanted <= self.seen().keys(), f"{len(wanted)} records", WAIT_S)
 
+    def await_commits(self, number: int) -> float:
+        """Wait until the committed offsets are this many records; returns the seconds."""
+        return self._await(lambda: self._committed() == number, f"{number} commits", WAIT_S)
+
     def settle(self, produced: set[str], under_way: str | None = None) -> None:
         """Wait until all values are committed; fail if a value is missing or was read twice.
 
@@ -197,7 +201,7 @@ class Group:
         before the next commit. So such a value may be read again, but only if the members that
         read it before had not committed it.
         """
-        self._await(lambda: self._committed() == len(produced), f"{len(produced)} commits", WAIT_S)
+        self.await_commits(len(produced))
         seen = self.seen()
         assert seen.keys() == produced
         doubled = sorted(v for v, count in seen.items() if count > (self._settled[v] or 1))

@@ -1,6 +1,7 @@
 """A group member and a producer on kcat; translates kcat's output into the common protocol.
 
-kcat commits at an interval and does not report commits; the broker has its offsets.
+kcat commits at an interval and does not report commits; the broker has its offsets. It commits, but
+does not print, a record that it has polled when it is told to end: end it when no record is left.
 """
 
 from __future__ import annotations
