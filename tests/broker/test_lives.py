@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.broker.conftest import Connect, MakeFetch, loop_of
+from tests.broker.conftest import Connect, MakeFetch, RawClient, loop_of
 
 from kohort.broker import service
 from kohort.broker.embedded import EmbeddedBroker
@@ -37,6 +37,19 @@ from kohort.wire.messages import k08_offset_commit as k08
 def beat(group: str, member_id: str, generation: int) -> k12_heartbeat.HeartbeatRequest:
     return k12_heartbeat.HeartbeatRequest(
         group_id=group, generation_id=generation, member_id=member_id
+    )
+
+
+def commit_of(offset: int, *, member_id: str = "", generation: int = -1) -> k08.OffsetCommitRequest:
+    """Commits an offset of partition 1 of topic t for group g."""
+    row = k08.OffsetCommitRequestPartition(
+        partition_index=1, committed_offset=offset, committed_metadata="here"
+    )
+    return k08.OffsetCommitRequest(
+        group_id="g",
+        generation_id_or_member_epoch=generation,
+        member_id=member_id,
+        topics=[k08.OffsetCommitRequestTopic(name="t", partitions=[row])],
     )
 
 
@@ -64,21 +77,7 @@ def test_groups_and_offsets_are_found_again(
     client.create("t", 2)
     member_id, generation = client.become_member("g")
     m = k09_offset_fetch
-    commit = k08.OffsetCommitRequest(
-        group_id="g",
-        generation_id_or_member_epoch=generation,
-        member_id=member_id,
-        topics=[
-            k08.OffsetCommitRequestTopic(
-                name="t",
-                partitions=[
-                    k08.OffsetCommitRequestPartition(
-                        partition_index=1, committed_offset=42, committed_metadata="here"
-                    )
-                ],
-            )
-        ],
-    )
+    commit = commit_of(42, member_id=member_id, generation=generation)
     assert client.ask(commit).topics[0].partitions[0].error_code == 0
     first.close()
     assert client.hung_up()
@@ -298,3 +297,50 @@ def test_connections_that_come_with_the_end_are_closed(
     asyncio.run(life())
     gc.collect()
     assert [str(w.message) for w in recwarn if w.category is ResourceWarning] == []
+
+
+def test_a_commit_that_comes_after_the_last_sync_of_a_stop_is_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The second commit waits for the sync of the first one, and the sessions are closed first."""
+    syncing, gone = threading.Event(), threading.Event()
+    run = FlushJob.run
+
+    def slow(job: FlushJob) -> None:
+        syncing.set()
+        gone.wait(30)
+        run(job)
+
+    async def life() -> None:
+        server = BrokerServer(data_dir=tmp_path)
+        await server.start()
+        client = await asyncio.to_thread(RawClient, server.bootstrap_servers)
+        await asyncio.to_thread(client.create, "t", 2)
+        loop_side = server._broker_loop
+        close_sessions = loop_side.close_sessions
+
+        async def commit_and_close() -> None:
+            monkeypatch.setattr(FlushJob, "run", slow)
+            (session,) = loop_side.sessions.values()
+            session.data_received(client._frame(commit_of(1)))
+            await asyncio.to_thread(syncing.wait, 30)
+            session.data_received(client._frame(commit_of(2)))
+            await close_sessions()
+            gone.set()
+
+        monkeypatch.setattr(loop_side, "close_sessions", commit_and_close)
+        await server.stop()
+        for _ in range(10):
+            await asyncio.sleep(0)
+        client.close()
+
+    asyncio.run(life())
+    assert [r.message for r in caplog.records if r.levelno >= logging.ERROR] == []
+    monkeypatch.undo()
+    with EmbeddedBroker(data_dir=tmp_path) as broker:
+        m = k09_offset_fetch
+        ask = m.OffsetFetchRequest(groups=[m.OffsetFetchRequestGroup(group_id="g", topics=None)])
+        client = RawClient(broker.bootstrap_servers)
+        row = client.ask(ask).groups[0].topics[0].partitions[0]
+        client.close()
+    assert row.committed_offset == 2

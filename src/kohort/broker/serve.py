@@ -372,9 +372,14 @@ class BrokerServer:
         for server in servers:
             server.close()
         self._fetching.finish_all()
+        await self._last_syncs()
+        await self._broker_loop.close_sessions()
+        # Requests that came after the last answer are stored, too; their clients get no answer.
+        await self._last_syncs()
+
+    async def _last_syncs(self) -> None:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._flusher.drain(), STOP_GRACE_SECONDS)
-        await self._broker_loop.close_sessions()
 
     def _observe(self, observed: Observed) -> None:
         for observer in self.observers:
