@@ -80,6 +80,10 @@ WRONG_LINES = {
     "pipeline --commit-interval nan": (
         "invalid value for '--commit-interval': nan is no finite number"
     ),
+    "spark sweep --output x --session-timeout nan": (
+        "invalid value for '--session-timeout': nan is no finite number"
+    ),
+    "groups watch --interval inf": "invalid value for '--interval': inf is no finite number",
     "table nonsense": "no such command 'nonsense'",
     "lab run --seeed 1": "no such option '--seeed'. Did you mean '--seed'?",
 }

@@ -92,12 +92,12 @@ def test_an_accident_is_one_line_with_its_cause_and_the_next_step(text: str, sai
 
 def test_a_function_that_fails_on_a_record_waits_for_a_person() -> None:
     """A supervisor that starts the same command again would only repeat the failure."""
-    told = "--state Orders: t-0, offsets 0 to 9: ValueError: x"
+    told = "function Orders: t-0, offsets 0 to 9: ValueError: x"
     failed = f"kohort.spark.state.pieces.StageFailed: {told}"
     error = explained(StreamingQueryException(STREAM.format(TRACE.format(failed))))
     assert isinstance(error, RecordRefused)
     assert error.exit_status == 2
-    assert str(error).startswith("the query stopped: --state Orders: t-0, offsets 0 to 9: ValueE")
+    assert str(error).startswith("the query stopped: function Orders: t-0, offsets 0 to 9: ValueE")
     assert "mend the function" in str(error)
 
 

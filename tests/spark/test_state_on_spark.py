@@ -111,7 +111,7 @@ def test_a_failing_stage_is_one_sentence_with_the_place(
     source = feed(1, [(None, line) for line in LOG.read_bytes().splitlines()[:5]])
     with pytest.raises(RecordRefused) as raised:
         run(source, sql, state=f"{stages}:Failing")
-    assert f"--state Failing: {source.topic}-0, offsets 0 to 4: ValueError: no luck" in str(
+    assert f"function Failing: {source.topic}-0, offsets 0 to 4: ValueError: no luck" in str(
         raised.value
     )
     assert "\n" not in str(raised.value)

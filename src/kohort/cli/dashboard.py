@@ -24,7 +24,7 @@ from kohort.cli.dashboard_sources import (
 )
 from kohort.cli.groups.choice import Groups, only_groups
 from kohort.cli.groups.watch import look_at
-from kohort.cli.output import cluster_option, configured, note
+from kohort.cli.output import Duration, cluster_option, configured, note
 from kohort.client.config import parse_client_settings
 from kohort.dashboard.board import Board
 from kohort.history.fewest_moves import fewest_moves
@@ -53,7 +53,7 @@ _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 )
 @click.option(
     "--interval",
-    type=click.FloatRange(min=0.1),
+    type=Duration(0.1),
     default=1.0,
     show_default=True,
     help="Seconds between two looks at the groups or the files.",

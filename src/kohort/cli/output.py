@@ -30,22 +30,25 @@ FILE: Final = click.Path(path_type=Path, dir_okay=False)
 DIRECTORY: Final = click.Path(path_type=Path, file_okay=False)
 
 
-class Seconds(click.FloatRange):
-    """The type of an option that is a time; ``nan`` and ``inf`` are no times."""
+class Duration(click.FloatRange):
+    """The type of an option that is a length of time, in a unit that the option names.
 
-    name = "seconds"
+    The numbers ``nan`` and ``inf`` are refused.
+    """
 
-    def __init__(self) -> None:
-        super().__init__(0)
+    name = "time"
+
+    def __init__(self, least: float = 0) -> None:
+        super().__init__(least)
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
         """The number; raises BadParameter."""
-        seconds: float = super().convert(value, param, ctx)
-        if not math.isfinite(seconds):
+        length: float = super().convert(value, param, ctx)
+        if not math.isfinite(length):
             self.fail(f"{value} is no finite number", param, ctx)
-        return seconds
+        return length
 
 
 REFUSED: Final = 1

@@ -25,7 +25,14 @@ from rich.text import Text
 from kohort.cli.asking import asking
 from kohort.cli.groups.choice import Groups, groups_options
 from kohort.cli.groups.reports import PartitionRow, assignment_text, offset_rows
-from kohort.cli.output import MISSING, bootstrap_option, configured, json_option, note
+from kohort.cli.output import (
+    MISSING,
+    Duration,
+    bootstrap_option,
+    configured,
+    json_option,
+    note,
+)
 from kohort.client.admin import Admin
 from kohort.client.config import parse_client_settings
 from kohort.client.descriptions import GroupDescription, GroupMemberDescription
@@ -253,7 +260,7 @@ def look_at(admin: Admin, groups: Groups) -> list[Look]:
 @groups_options
 @click.option(
     "--interval",
-    type=click.FloatRange(min=0.1),
+    type=Duration(0.1),
     default=1.0,
     show_default=True,
     help="Seconds between two looks.",

@@ -22,7 +22,7 @@ from kohort.cli.config_file import config_option
 from kohort.cli.output import (
     DIRECTORY,
     FILE,
-    Seconds,
+    Duration,
     bootstrap_option,
     configured,
     name_and_value,
@@ -75,7 +75,7 @@ LOG: Final = logging.getLogger(__name__)
     help="Let the SQL make other columns than the table has: add new ones, leave others NULL.",
 )  # fmt: skip
 @click.option(
-    "--commit-interval", "commit_interval_s", type=Seconds(), metavar="SECONDS",
+    "--commit-interval", "commit_interval_s", type=Duration(), metavar="SECONDS",
     help="Least time between two batches that take all records (default: 5 with delta, else 0).",
 )  # fmt: skip
 @click.option(
@@ -83,7 +83,7 @@ LOG: Final = logging.getLogger(__name__)
     help="Begin a batch when this many records wait, for fewer and larger files.",
 )  # fmt: skip
 @click.option(
-    "--max-delay", "max_delay_s", type=Seconds(), default=900.0, show_default=True,
+    "--max-delay", "max_delay_s", type=Duration(), default=900.0, show_default=True,
     metavar="SECONDS", help="With --min-rows: longest time between the beginnings of two batches.",
 )  # fmt: skip
 @click.option("--name", help="Name of this application (default: the first free name).")
@@ -119,7 +119,7 @@ LOG: Final = logging.getLogger(__name__)
     help="Give the view `records` a column `headers`, an array of (key, value).",
 )  # fmt: skip
 @click.option(
-    "--drain", "drain_s", type=Seconds(), metavar="SECONDS",
+    "--drain", "drain_s", type=Duration(), metavar="SECONDS",
     help="At SIGTERM, first let the group take all partitions away, for this time at most.",
 )  # fmt: skip
 @click.option(

@@ -15,6 +15,7 @@ import click
 
 from kohort.cli.output import (
     DIRECTORY,
+    Duration,
     json_option,
     name_and_value,
     note,
@@ -56,11 +57,11 @@ _SIZES: Final = {"members": "members", "partitions": "partitions", "restore-s": 
     help="Only this policy. May be repeated. By default all.",
 )  # fmt: skip
 @click.option(
-    "--session-timeout", "sessions", multiple=True, type=float, metavar="SECONDS",
+    "--session-timeout", "sessions", multiple=True, type=Duration(0.1), metavar="SECONDS",
     help="session.timeout.ms in seconds. May be repeated. Default: 45.",
 )  # fmt: skip
 @click.option(
-    "--poll-interval", "polls", multiple=True, type=float, metavar="SECONDS",
+    "--poll-interval", "polls", multiple=True, type=Duration(0.1), metavar="SECONDS",
     help="max.poll.interval.ms in seconds. May be repeated. Default: the scenario's.",
 )  # fmt: skip
 @click.option("--seed", type=int, default=1, show_default=True, help="The first seed.")

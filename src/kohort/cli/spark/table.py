@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kohort.cli.output import (
-    Seconds,
+    Duration,
     bootstrap_option,
     configured,
     json_option,
@@ -79,7 +79,7 @@ def _print_files(files: Mapping[str, int], dead_files: Mapping[str, int], *, as_
 @table.command(short_help="Remove files that no commit names.")
 @_DIRECTORY
 @click.option(
-    "--older-than", type=Seconds(), default=3600.0, show_default=True,
+    "--older-than", type=Duration(), default=3600.0, show_default=True,
     metavar="SECONDS", help="Keep younger files, since a running batch may still commit them.",
 )  # fmt: skip
 @json_option
@@ -181,7 +181,7 @@ def compact(directory: Path, *, target_mb: int) -> None:
 @table.command(short_help="Remove files that a compaction replaced.")
 @_DIRECTORY
 @click.option(
-    "--older-than", type=Seconds(), default=10.0, show_default=True, metavar="MINUTES",
+    "--older-than", type=Duration(), default=10.0, show_default=True, metavar="MINUTES",
     help="Keep files that were replaced later: readers may still read older versions.",
 )  # fmt: skip
 def vacuum(directory: Path, *, older_than: float) -> None:

@@ -156,7 +156,7 @@ class PartitionComputation:
         except KohortError:
             raise
         except Exception as error:
-            raise StageFailed(f"--state {name}: {type(error).__name__}: {error}") from error
+            raise StageFailed(f"function {name}: {type(error).__name__}: {error}") from error
         if made is None:
             return
         schema = pa.schema([(_OFFSET, pa.int64()), *self._schema])

@@ -141,7 +141,7 @@ class _StatefulWriter(PieceWriter):
     def _run(self, rows: pa.RecordBatch) -> pa.Table | None:
         work = self._work
         first, last = rows.column(_OFFSET)[0], rows.column(_OFFSET)[-1]
-        where = f"--state {work.name}: {self.partition}, offsets {first} to {last}"
+        where = f"function {work.name}: {self.partition}, offsets {first} to {last}"
         try:
             made = work.stage.process(rows.select(list(work.columns)), self._store)
         except (Exception, SystemExit) as error:
@@ -169,7 +169,7 @@ class _StatefulWriter(PieceWriter):
         if at.null_count:
             stranger = made.column(_OFFSET).filter(pc.is_null(at))[0]
             raise StageFailed(
-                f"--state {self._work.name}: a row has the offset {stranger} of {self.partition}, "
+                f"function {self._work.name}: a row has the offset {stranger} of {self.partition}, "
                 "which is no record of this call"
             )
         taken = rows.select([*PLACE, RECORD_HASH, *(HIDDEN + name for name in _CARRIED)]).take(
@@ -191,7 +191,7 @@ class _StatefulWriter(PieceWriter):
 
     def _wrong_types(self, error: pa.ArrowException) -> StageFailed:
         return StageFailed(
-            f"--state {self._work.name}: the rows do not have the types of schema(rows): {error}"
+            f"function {self._work.name}: the rows do not have the types of schema(rows): {error}"
         )
 
     def _write_state(self, offset: int) -> StateStep:

@@ -114,7 +114,7 @@ def _table_columns(loaded: Loaded, made: pa.Schema) -> StructType:
         return from_arrow_schema(pa.schema([*PLACE_SCHEMA, *made]))
     except PySparkException as error:
         raise ConfigError(
-            f"--state {loaded.name}: Spark cannot read a column of schema(rows): {error}"
+            f"function {loaded.name}: Spark cannot read a column of schema(rows): {error}"
         ) from error
 
 

@@ -157,13 +157,15 @@ def checked_schema(stage: Stage, rows: pa.Schema) -> pa.Schema:
             f"the columns {', '.join(rows.names)}"
         ) from error
     if not isinstance(schema, pa.Schema):
-        raise ConfigError(f"--state: schema(rows) gave {schema!r}, expected a pyarrow.Schema")
+        raise ConfigError(
+            f"--python (or --state): schema(rows) gave {schema!r}, expected a pyarrow.Schema"
+        )
     seen = {*PLACE, RECORD_HASH, DEAD_LETTER}
     for name in schema.names:
         if name.lower() in seen or name.startswith(HIDDEN):
             raise ConfigError(
-                f"--state makes two columns {name}, or a column with a name that every table has: "
-                "give each column of schema(rows) a name of its own"
+                f"--python (or --state) makes two columns {name}, or a column with a name that "
+                "every table has: give each column of schema(rows) a name of its own"
             )
         seen.add(name.lower())
     return schema
