@@ -120,10 +120,12 @@ def _temporary_folders_of_java(demo: subprocess.Popen[bytes]) -> dict[int, Path]
         while demo.poll() is None:
             with contextlib.suppress(psutil.NoSuchProcess):
                 for process in psutil.Process(demo.pid).children(recursive=True):
-                    command = process.cmdline()
-                    if process.name() == "java" and "-cp" in command:
-                        options = dict(text.split("=", 1) for text in command if "=" in text)
-                        found.setdefault(process.pid, Path(options.get("-Djava.io.tmpdir", "")))
+                    # A killed process has no command any more; the others are looked at.
+                    with contextlib.suppress(psutil.NoSuchProcess):
+                        command = process.cmdline()
+                        if process.name() == "java" and "-cp" in command:
+                            options = dict(text.split("=", 1) for text in command if "=" in text)
+                            found.setdefault(process.pid, Path(options.get("-Djava.io.tmpdir", "")))
             time.sleep(0.5)  # a look at all processes costs CPU; Java lives for seconds
     finally:
         demo.kill()
