@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import selectors
 import socket
 import struct
 import threading
@@ -16,10 +18,12 @@ from tests.waiting import until
 from kohort.broker.embedded import EmbeddedBroker
 from kohort.client.admin import Admin
 from kohort.client.connections.client_loop import ClientLoop
+from kohort.client.connections.opening import Opening, Transport
 from kohort.client.errors import BrokerUnreachable
 from kohort.client.membership import GroupMembership
 from kohort.engine.connections import Bytes, Loss
 from kohort.engine.member_outputs import Connect, Output
+from kohort.model.errors import AuthenticationError
 from kohort.model.ids import ConnectionId
 from kohort.model.instants import Instant
 from kohort.model.memory import plain_memory
@@ -218,3 +222,28 @@ def test_a_large_answer_comes_in_few_pieces_and_small_ones_behind_it_at_once() -
             loop.stop(5)
     assert engine.frames == [*bodies, b"!"]
     assert len(engine.pieces) < 40, "not one for each 30,000 bytes"
+
+
+@pytest.mark.parametrize(
+    ("numbers", "loss"),
+    [
+        ([errno.ECONNREFUSED, errno.ECONNREFUSED], Loss.REFUSED),
+        ([errno.ECONNREFUSED, errno.EHOSTUNREACH], Loss.BROKEN),
+        ([errno.EHOSTUNREACH, errno.ECONNREFUSED], Loss.BROKEN),
+    ],
+)
+def test_a_host_refuses_only_if_all_its_addresses_do(numbers: list[int], loss: Loss) -> None:
+    with selectors.DefaultSelector() as selector:
+        opening = Opening(ConnectionId(1), "host", Transport(), selector)
+        for number in numbers:
+            opening._note(number)
+    assert opening.loss is loss
+
+
+@pytest.mark.parametrize("number", [errno.ECONNREFUSED, errno.EHOSTUNREACH])
+def test_a_denied_login_stays_the_cause_if_another_address_fails(number: int) -> None:
+    with selectors.DefaultSelector() as selector:
+        opening = Opening(ConnectionId(1), "host", Transport(), selector)
+        opening.fail(AuthenticationError("the login failed"), Instant(0))
+        opening._note(number)
+    assert opening.loss is Loss.DENIED

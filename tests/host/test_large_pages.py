@@ -36,7 +36,7 @@ def memory_with_every(step):
 go_on = threading.Event()
 collapse(large_page_bytes(), go_on)
 """
-"""Runs in a process of its own, which has little other memory; that has moved already."""
+"""The first lines of a process of its own. The memory that the process has then has moved."""
 
 
 def numbers(body: str) -> list[int]:

@@ -174,7 +174,7 @@ class Life:
             assert group.seen().keys() == produced
 
 
-# Without kcat, which also drops the record that it has polled when it is told to end.
+# kcat is left out: kcat drops the record that it has polled when it is told to end.
 @pytest.mark.long
 @pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("seed", range(1, 4))

@@ -143,7 +143,7 @@ def test_the_readmes_consumer(kohort_broker: EmbeddedBroker, terminals: Terminal
         put(address, "orders", b"one")
         time.sleep(0.2)
 
-    # It reads what comes after it has joined.
+    # The consumer reads only records that come after its join.
     until(lambda: terminals.said("consumer"), "a record", PATIENCE_S, between=put_one)
     said = terminals.said("consumer")
     assert re.fullmatch(r"orders 0 \d+ b'one'", said.splitlines()[0])

@@ -126,7 +126,7 @@ def main(args: list[str] | None = None) -> Any:
 
 
 def _of_click(error: click.ClickException) -> str:
-    """A mistake on the command line in one line; click writes four lines, beside the usage."""
+    """A mistake on the command line in one line; click itself writes four lines."""
     told = " ".join(error.format_message().split()).removesuffix(".")
     context = error.ctx if isinstance(error, click.UsageError) else None
     if context is not None:

@@ -44,7 +44,11 @@ class Duration(click.FloatRange):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        """The number; raises BadParameter."""
+        """The number.
+
+        Raises:
+            BadParameter: the text is no number, or the number is too small or not finite.
+        """
         length: float = super().convert(value, param, ctx)
         if not math.isfinite(length):
             self.fail(f"{value} is no finite number", param, ctx)

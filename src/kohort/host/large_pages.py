@@ -52,7 +52,7 @@ async def use_large_pages() -> None:
 
 
 def large_page_bytes() -> int:
-    """The size of a large page in bytes; 0 if this machine has none or does not want any."""
+    """The size of a large page in bytes; 0 if the machine has none, or they are switched off."""
     try:
         if "[never]" in (_SETTINGS / "enabled").read_text(encoding="ascii"):
             return 0

@@ -165,7 +165,7 @@ class ErrorCode(IntEnum):
 
 
 FULL_DISK: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-"""Numbers of an ``OSError`` that mean a full device or a full quota."""
+"""Numbers of an ``OSError`` about a full device, a full quota, or a file at the limit of sizes."""
 
 NO_ERROR: Final = ErrorCode.NONE
 """A name outside of the class, for hot paths: each lookup in an enum costs time."""

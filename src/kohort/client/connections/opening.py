@@ -212,7 +212,8 @@ class Opening:
             )
         except (OSError, ValueError) as error:  # the connection ended meanwhile
             sock.close()
-            self.loss, self.failure = Loss.BROKEN, f"it ended the TLS handshake ({error})"
+            self._not_refused()
+            self.failure = f"it ended the TLS handshake ({error})"
             return None
         self._attempts.append(secured)
         self._selector.register(secured, selectors.EVENT_WRITE, self)
@@ -252,10 +253,15 @@ class Opening:
             self._selector.unregister(sock)
         sock.close()
 
+    def _not_refused(self) -> None:
+        """An attempt failed in another way than by a refusal; a denial stays the cause."""
+        if self.loss is Loss.REFUSED:
+            self.loss = Loss.BROKEN
+
     def _note(self, number: int) -> None:
         """An attempt failed with this ``errno``."""
         if number != errno.ECONNREFUSED:
-            self.loss = Loss.BROKEN
+            self._not_refused()
         self.failure = os.strerror(number).lower()
 
 

@@ -22,12 +22,12 @@ class ReadableEvent:
         return self._readable.fileno()
 
     def set(self) -> None:
-        """Make it readable. Any thread and any handler of a signal may call this."""
+        """Make the descriptor readable. Any thread and any handler of a signal may call this."""
         with suppress(OSError):  # full, or closed meanwhile
             self._written.send(b"1")
 
     def clear(self) -> None:
-        """Make it unreadable. Then look for everything that was told by it."""
+        """Make the descriptor unreadable. Then look for all work that ``set`` announced."""
         with suppress(BlockingIOError):
             while self._readable.recv(4_096):
                 pass
