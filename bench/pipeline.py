@@ -94,6 +94,10 @@ KINDS: Final = {
 """A mark in a command line -> the kind of the process; the first match counts."""
 
 
+PRODUCER_BATCH = 500_000
+"""Bytes of a batch, as a producer with a high rate writes them. Java's default is 16,384."""
+
+
 @dataclass(frozen=True, slots=True)
 class Case:
     """One topic on one broker, and the size of a micro-batch."""
@@ -103,6 +107,8 @@ class Case:
     codec: str
     records: int
     batch: int
+    producer_batch: int = PRODUCER_BATCH
+    """``batch.size`` of the producer, in bytes."""
 
     @property
     def topic(self) -> str:
@@ -110,7 +116,8 @@ class Case:
         return f"bench-{self.value_bytes}-{self.codec}"
 
     def __str__(self) -> str:
-        return f"{self.broker}, {self.value_bytes} B, {self.codec}"
+        batches = f"producer batches of {self.producer_batch:,} B"
+        return f"{self.broker}, {self.value_bytes} B, {self.codec}, {batches}"
 
 
 class Measurement:
@@ -290,7 +297,7 @@ def feed(bootstrap: str, case: Case, partitions: int) -> None:
     settings = {
         "bootstrap.servers": bootstrap,
         "linger.ms": 50,
-        "batch.size": 500_000,
+        "batch.size": case.producer_batch,
         "queue.buffering.max.kbytes": 262_144,
         "compression.type": case.codec,
     }
@@ -343,7 +350,7 @@ def cases(given: argparse.Namespace) -> Iterator[Case]:
             records = given.records or min(MOST_RECORDS, BYTES_OF_A_TOPIC // size)
             batch = given.batch or max(1, records // BATCHES)
             for codec in given.codec:
-                yield Case(broker, size, codec, records, batch)
+                yield Case(broker, size, codec, records, batch, given.producer_batch)
 
 
 def arguments() -> argparse.Namespace:
@@ -354,6 +361,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--codec", nargs="+", default=["none", "lz4"], help="codec of the topic")
     parser.add_argument("--records", type=int, help="default: 0.4 GB, at most 1.5 million")
     parser.add_argument("--batch", type=int, help="rows of a micro-batch; default: a sixth of all")
+    parser.add_argument("--producer-batch", type=int, default=PRODUCER_BATCH, metavar="BYTES")
     parser.add_argument("--partitions", type=int, default=8)
     parser.add_argument("--rounds", type=int, default=3, help="counted rounds of each side")
     parser.add_argument("--seconds", type=float, default=math.inf, help="most time of a case")

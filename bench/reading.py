@@ -1,7 +1,7 @@
 """CPU of a read task of Spark, without Spark: from the broker's answer to Arrow columns.
 
     python -m bench.reading [--broker kafka] [--value-bytes 1024] [--codec none lz4]
-                            [--buffers 65536 262144]
+                            [--producer-batch 16384] [--buffers 65536 262144]
 
 One process reads a topic of two partitions by the function that read tasks call, key and value
 only. ``--buffers`` compares sizes of the buffer that the socket is read into; the sizes take turns.
@@ -18,7 +18,7 @@ import tempfile
 from pathlib import Path
 
 from bench.ending import end_with_children
-from bench.pipeline import Case, feed, start_broker
+from bench.pipeline import PRODUCER_BATCH, Case, feed, start_broker
 from bench.results import emit
 
 from kohort.client.config import ClientSettings, parse_client_settings
@@ -61,6 +61,7 @@ def main() -> None:
     parser.add_argument("--value-bytes", type=int, default=1_024)
     parser.add_argument("--codec", nargs="+", default=["none", "lz4"])
     parser.add_argument("--records", type=int, default=300_000)
+    parser.add_argument("--producer-batch", type=int, default=PRODUCER_BATCH, metavar="BYTES")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--buffers", nargs="+", type=int, default=[client_loop._READ_BYTES])
     given = parser.parse_args()
@@ -75,7 +76,14 @@ def main() -> None:
                 }
             )
             for codec in given.codec:
-                case = Case(given.broker, given.value_bytes, codec, given.records, given.records)
+                case = Case(
+                    given.broker,
+                    given.value_bytes,
+                    codec,
+                    given.records,
+                    given.records,
+                    given.producer_batch,
+                )
                 feed(bootstrap, case, PARTITIONS)
                 found: dict[int, list[float]] = {buffer: [] for buffer in given.buffers}
                 for turn in range(given.rounds + 1):
@@ -89,6 +97,7 @@ def main() -> None:
                         {
                             "codec": codec,
                             "value_bytes": given.value_bytes,
+                            "producer_batch": given.producer_batch,
                             "buffer": buffer,
                             "cpu_us_a_row": round(statistics.median(each), 3),
                             "least": round(min(each), 3),

@@ -7,7 +7,8 @@ of a table.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from itertools import pairwise
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -23,18 +24,18 @@ from kohort.fetch.rows import (
     headers_of,
     packed,
 )
+from kohort.storage.record_batch import LOG_APPEND_TIME_BIT, BatchHeader
 
 _INT32_MAX: Final = 2**31 - 1
+_FIELDS: Final = BatchHeader._fields
+_BASE_OFFSET: Final = _FIELDS.index("base_offset")
+_ATTRIBUTES: Final = _FIELDS.index("attributes")
+_SPAN: Final = _FIELDS.index("last_offset_delta")
+_BASE_TIME: Final = _FIELDS.index("base_timestamp")
+_MAX_TIME: Final = _FIELDS.index("max_timestamp")
+_COUNT: Final = _FIELDS.index("record_count")
 _SPARE: Final = 2
 """A column is copied to memory of its size if it fills less than this part of its room."""
-
-
-class _Part(NamedTuple):
-    """The rows of one section: ``begin <= row < end``."""
-
-    data: Array
-    begin: int
-    end: int
 
 
 def decode(runs: Sequence[Run], headers: bool) -> Rows:
@@ -44,46 +45,40 @@ def decode(runs: Sequence[Run], headers: bool) -> Rows:
         Malformed: a section does not hold the records of its header.
     """
     sections = [section for run in runs for section in run.sections]
-    most = sum(section.header.record_count for section in sections)
-    size = sum(len(section.records) for section in sections)
-    into = _room_for(most, size)
-    kinds = array(most, np.int32)
-    kinds[:] = 0
-    counts: list[int] = []
-    parts: list[_Part] = []
-    row = 0
-    for run in runs:
-        first = row
-        for header, records in run.sections:
-            data = np.frombuffer(memoryview(records).toreadonly(), np.uint8)
-            stamped = header.is_log_append_time
-            behind = kernel.scan(
-                data,
-                header.record_count,
-                header.base_offset,
-                header.last_offset_delta,
-                header.max_timestamp if stamped else header.base_timestamp,
-                not stamped,
-                run.begin,
-                run.end,
-                row,
-                *into,
-            )
-            check(behind >= 0, kernel.PROBLEMS.get(behind, ""))
-            if stamped:
-                kinds[row:behind] = 1
-            parts.append(_Part(data, row, behind))
-            row = behind
-        counts.append(row - first)
+    heads = np.array([header for header, _ in sections], np.int64).reshape(-1, len(_FIELDS))
+    stamped = heads[:, _ATTRIBUTES] & LOG_APPEND_TIME_BIT != 0
+    memory = [pa.py_buffer(records) for _, records in sections]
+    told = _told(runs, heads, stamped, memory)
+    into = _room_for(int(told[:, kernel.RECORDS].sum()), int(told[:, kernel.SIZE].sum()))
+    ends = np.zeros(1 + len(sections), np.int64)
+    row = kernel.scan(told, ends[1:], *into)
+    check(row >= 0, kernel.PROBLEMS.get(row, ""))
+    last = np.cumsum([0, *(len(run.sections) for run in runs)])
     return Rows(
-        counts,
+        np.diff(ends[last]).tolist(),
         into.numbers[kernel.OFFSET, :row],
         into.numbers[kernel.TIME, :row],
-        kinds[:row],
+        np.repeat(stamped.astype(np.int32), np.diff(ends)),
         _filled(into, kernel.KEY, row),
         _filled(into, kernel.VALUE, row),
-        _headers(parts, into.headers, row) if headers else None,
+        _headers(memory, ends.tolist(), into.headers, row) if headers else None,
     )
+
+
+def _told(runs: Sequence[Run], heads: Array, stamped: Array, memory: Sequence[pa.Buffer]) -> Array:
+    """The numbers of each section for ``kernel.scan``."""
+    told = np.empty((len(heads), kernel.BEHIND + 1), np.int64)
+    told[:, kernel.ADDRESS] = [buffer.address for buffer in memory]
+    told[:, kernel.SIZE] = [buffer.size for buffer in memory]
+    told[:, kernel.RECORDS] = heads[:, _COUNT]
+    told[:, kernel.BASE_OFFSET] = heads[:, _BASE_OFFSET]
+    told[:, kernel.SPAN] = heads[:, _SPAN]
+    told[:, kernel.BASE_TIME] = np.where(stamped, heads[:, _MAX_TIME], heads[:, _BASE_TIME])
+    told[:, kernel.MOVES] = ~stamped
+    each = [len(run.sections) for run in runs]
+    told[:, kernel.FIRST] = np.repeat([run.begin for run in runs], each)
+    told[:, kernel.BEHIND] = np.repeat([run.end for run in runs], each)
+    return told
 
 
 def _room_for(rows: int, size: int) -> kernel.Columns:
@@ -118,15 +113,19 @@ def _filled(columns: kernel.Columns, field: int, count: int) -> pa.Array:
     return pa.Array.from_buffers(pa.binary(), count, buffers, nulls)
 
 
-def _headers(parts: Sequence[_Part], places: Array, count: int) -> pa.Array:
+def _headers(
+    memory: Sequence[pa.Buffer], ends: Sequence[int], places: Array, count: int
+) -> pa.Array:
+    """The headers of the rows; section ``n`` has the rows from ``ends[n]`` to ``ends[n + 1]``."""
     counts = places[kernel.COUNT, :count]
     check(bool((counts >= 0).all()), kernel.PROBLEMS[kernel.TOO_MANY_HEADERS])
     total = int(counts.sum())
     if not total:
         return pa.nulls(count, RAW_HEADERS)
-    into = _room_for(total, sum(len(part.data) for part in parts))
+    into = _room_for(total, sum(buffer.size for buffer in memory))
     at = 0
-    for data, begin, end in parts:
+    for buffer, (begin, end) in zip(memory, pairwise(ends), strict=True):
+        data = np.frombuffer(memoryview(buffer).toreadonly(), np.uint8)
         at = kernel.scan_headers(data, begin, end, places, at, *into)
         check(at >= 0, kernel.PROBLEMS.get(at, ""))
     return headers_of(counts, _filled(into, kernel.KEY, total), _filled(into, kernel.VALUE, total))

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from numba import njit, types
+from numba import carray, njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
@@ -35,6 +35,8 @@ PROBLEMS: Final = {
 }
 
 
+ADDRESS, SIZE, RECORDS, BASE_OFFSET, SPAN, BASE_TIME, MOVES, FIRST, BEHIND = range(9)
+"""The numbers of a section, see `scan`."""
 OFFSET, TIME = range(2)
 COUNT, BEGIN, END = range(3)
 KEY, VALUE = range(2)
@@ -65,6 +67,7 @@ _int = types.int64
 _bytes = types.Array(types.uint8, 1, "C", readonly=True)
 _room = types.Array(types.uint8, 1, "C")
 _numbers = types.Array(types.int64, 2, "C")
+_ends = types.Array(types.int64, 1, "C")
 _columns = (
     _numbers,
     _numbers,
@@ -103,6 +106,16 @@ def _varint(data: Any, at: int, end: int) -> Any:
 
 
 @intrinsic
+def _pointer(_typing: Any, address: Any) -> Any:
+    """The bytes at an address."""
+
+    def emit(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        return builder.inttoptr(args[0], cgutils.voidptr_t)
+
+    return types.CPointer(types.uint8)(address), emit
+
+
+@intrinsic
 def _copy(_typing: Any, to: Any, to_at: Any, source: Any, source_at: Any, count: Any) -> Any:
     """Copy bytes between arrays, which numba's own loops do at a tenth of the speed."""
 
@@ -124,8 +137,8 @@ def _length(data: Any, at: int, end: int) -> Any:
 
 
 # The copies stand in the loops: given to a function, the arrays would be counted for each record.
-@compiled(_int(_bytes, *[_int] * 8, *_columns))
-def scan(
+@njit(inline="always")
+def _scan_one(
     data: Any,
     count: int,
     base_offset: int,
@@ -142,11 +155,7 @@ def scan(
     keys: Any,
     values: Any,
 ) -> int:
-    """Fill `Columns` from ``row`` on with the records of a section that are in a range.
-
-    There must be ``count`` records, and as many free rows. Offsets exceed the base offset by up to
-    ``span``. Without ``moves`` all have the base time. Returns the next free row, or a problem.
-    """
+    """Fill `Columns` from ``row`` on; the next free row, or a problem. See `scan`."""
     key_end, value_end = np.int64(edges[KEY, row]), np.int64(edges[VALUE, row])
     at, size, last = 0, len(data), -1
     for _ in range(count):
@@ -195,6 +204,50 @@ def scan(
             row += 1
         at = behind
     return row if at == size else -6
+
+
+@compiled(_int(_numbers, _ends, *_columns))
+def scan(
+    sections: Any,
+    behind: Any,
+    numbers: Any,
+    headers: Any,
+    edges: Any,
+    missing: Any,
+    keys: Any,
+    values: Any,
+) -> int:
+    """Fill `Columns` with the records of sections, one section after the other.
+
+    A row of ``sections`` describes a section. ``ADDRESS`` and ``SIZE`` say where its bytes are in
+    memory. ``RECORDS`` is the number of records; the columns have as many free rows. Offsets exceed
+    ``BASE_OFFSET`` by up to ``SPAN``. If ``MOVES`` is 0, all records have ``BASE_TIME``. Records
+    with ``FIRST <= offset < BEHIND`` are wanted. ``behind[n]`` gets the next free row after section
+    ``n``. Returns the next free row, or a problem.
+    """
+    row: int = 0
+    for n in range(len(sections)):
+        row = _scan_one(
+            carray(_pointer(sections[n, ADDRESS]), sections[n, SIZE]),
+            sections[n, RECORDS],
+            sections[n, BASE_OFFSET],
+            sections[n, SPAN],
+            sections[n, BASE_TIME],
+            sections[n, MOVES],
+            sections[n, FIRST],
+            sections[n, BEHIND],
+            row,
+            numbers,
+            headers,
+            edges,
+            missing,
+            keys,
+            values,
+        )
+        if row < 0:
+            return row
+        behind[n] = row
+    return row
 
 
 @compiled(_int(_bytes, _int, _int, _numbers, _int, *_columns))
