@@ -39,6 +39,7 @@ RULES = (
     of_sqlite.test_a_commit_excludes_fenced_partitions_and_commits_the_others,
     of_sqlite.test_a_position_that_moved_without_a_fence_is_a_conflict_and_changes_nothing,
     of_sqlite.test_intended_pieces_with_a_gap_are_refused,
+    of_sqlite.test_a_running_application_stops_at_a_ledger_of_a_newer_version,
     of_sqlite.test_intents_go_when_many_later_owners_have_fenced_them,
 )
 

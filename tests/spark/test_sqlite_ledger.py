@@ -235,6 +235,14 @@ def test_a_ledger_of_another_version_is_refused(ledger: SqliteLedger, tmp_path: 
     assert ("state",) not in tables
 
 
+def test_a_running_application_stops_at_a_ledger_of_a_newer_version(ledger: SqliteLedger) -> None:
+    own(ledger, A)
+    ledger.describe("version", "99")
+    with pytest.raises(LedgerError, match="version 99, this kohort reads version 1; use the"):
+        ledger.acquire([A], 2, "m")
+    assert ledger.all_positions()[A].epoch == 1
+
+
 def test_an_output_directory_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="cannot write to the output directory"):

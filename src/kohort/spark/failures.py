@@ -22,7 +22,7 @@ AGAIN: Final = (
 """The end of an error message about an accident that a new start repairs."""
 
 _LATE: Final = "Python worker failed to connect back"
-_CONFIG_ERROR: Final = re.compile(r"kohort\.model\.errors\.ConfigError: (.+)")
+_CONFIG_ERROR: Final = re.compile(r"kohort\.[a-z_.]+\.(?:ConfigError|OtherVersion): (.+)")
 _KOHORT_ERROR: Final = re.compile(r"kohort\.[a-z_.]+\.[A-Za-z]+: (.+)")
 _SPARK_ERROR: Final = re.compile(r"pyspark\.errors\.[a-z_.]+\.[A-Za-z]+: (.+)")
 _PYTHON_ERROR: Final = re.compile(r"^([A-Za-z_.]*(?:Error|Exception|Interrupt)\b.*)$", re.MULTILINE)

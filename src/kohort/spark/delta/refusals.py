@@ -13,7 +13,7 @@ from typing import Final
 
 from deltalake import DeltaTable
 
-from kohort.spark.ledgers.ledger import LedgerError
+from kohort.spark.ledgers.ledger import LedgerError, OtherVersion
 from kohort.spark.tables.layout import DELTA_LOG, is_delta
 
 FORMAT: Final = "1"
@@ -38,7 +38,7 @@ def check(directory: Path, table: DeltaTable) -> None:
     """
     version = table.metadata().configuration.get(VERSION, FORMAT)
     if version != FORMAT:
-        raise LedgerError(
+        raise OtherVersion(
             f"the Delta table in {directory} has version {version} of kohort's positions, this "
             f"kohort reads version {FORMAT}; use the kohort that wrote it"
         )

@@ -37,6 +37,10 @@ class LedgerError(KohortError):
     """The ledger cannot be used: damaged, of another version, or held by another writer."""
 
 
+class OtherVersion(LedgerError):
+    """A kohort of another version wrote the ledger, so the next start would be refused, too."""
+
+
 class LedgerConflict(InvariantViolation):
     """A position is not the start of its range, without a newer fence; nothing is committed."""
 

@@ -140,6 +140,7 @@ class PostgresLedger(SqliteLedger):
         with self._reading() as connection:
             connection.begin()
             try:
+                self._check_again(connection)
                 yield connection
                 connection.commit()
             except BaseException:

@@ -29,7 +29,6 @@ from kohort.spark.ledgers.ledger import (
     Acquired,
     Committed,
     LedgerConflict,
-    LedgerError,
     LedgerPosition,
     ManifestRow,
     NotedTopic,
@@ -47,9 +46,11 @@ from kohort.spark.ledgers.sqlite_files import (
 )
 from kohort.spark.ledgers.sqlite_tables import (
     SCHEMA,
+    SCHEMA_VERSION,
     add_parts,
     as_columns,
     begins,
+    check_header,
     intended,
     move_heads,
     parts_of,
@@ -63,7 +64,6 @@ from kohort.spark.state.heads import StateHead
 from kohort.spark.tables.durable import make_folder
 from kohort.spark.tables.partition_columns import PARTITION_BY, NewTable
 
-SCHEMA_VERSION = "1"
 LEDGER_PATH = Path("_kohort") / "ledger.db"
 
 _TOPIC = "topic/"
@@ -95,6 +95,7 @@ class SqliteLedger(QueryNotes):
     names_files_of_pieces: Final = True
     _host: OneHost | None = None
     """Keeps other hosts out; None for a reader."""
+    _begun = False
     _opened: os.stat_result
     """The file that a writer opened."""
 
@@ -147,6 +148,7 @@ class SqliteLedger(QueryNotes):
             connection.close()
             raise
         self.group_id = self._group_id = known["group"]
+        self._begun = True
 
     def describe(self, name: str, value: str) -> None:
         """See ``Ledger.describe``."""
@@ -440,20 +442,15 @@ class SqliteLedger(QueryNotes):
     def _check(self, connection: sqlite3.Connection) -> dict[str, str]:
         """Group and version in the file; raises LedgerError unless this kohort reads it."""
         question = "SELECT name, value FROM meta WHERE name IN ('version', 'group')"
-        there = "meta" in self._tables(connection)
+        there = self._begun or "meta" in self._tables(connection)
         known = dict(connection.execute(question).fetchall()) if there else {}
-        if known.keys() != {"version", "group"}:
-            raise LedgerError(
-                f"{self._path} is not a kohort ledger: expected a version and a group in its table "
-                f"meta, found {sorted(known) or 'none'}; name the directory that `kohort pipeline "
-                "--output` was given, or bring a copy of its ledger back"
-            )
-        if known["version"] != SCHEMA_VERSION:
-            raise LedgerError(
-                f"{self._path} is a ledger of version {known['version']}, this kohort reads "
-                f"version {SCHEMA_VERSION}; use the kohort that wrote it"
-            )
+        check_header(self._path, known)
         return known
+
+    def _check_again(self, connection: sqlite3.Connection) -> None:
+        """A newer kohort may have changed the ledger while this application runs."""
+        if self._begun:
+            self._check(connection)
 
     @contextmanager
     def held(self) -> Iterator[frozenset[TopicPartition]]:
@@ -484,6 +481,7 @@ class SqliteLedger(QueryNotes):
                 if self._host is not None:
                     self._host.check()
                     check_in_place(self._path, self._opened)
+                self._check_again(connection)
                 yield connection
                 connection.execute("COMMIT")
             except BaseException:

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Final
 
 from kohort.model.ids import TopicPartition
-from kohort.spark.ledgers.ledger import DataFile, ManifestRow, Seal
+from kohort.spark.ledgers.ledger import DataFile, LedgerError, ManifestRow, OtherVersion, Seal
 from kohort.spark.source.planning import Piece
 from kohort.spark.state.heads import StateHead
 
+SCHEMA_VERSION: Final = "1"
 SCHEMA: Final = (
     """CREATE TABLE IF NOT EXISTS meta (
          name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID, STRICT""",
@@ -55,6 +57,21 @@ SCHEMA: Final = (
          at_offset INTEGER NOT NULL, token INTEGER NOT NULL,
          PRIMARY KEY (group_id, topic, partition)) WITHOUT ROWID, STRICT""",
 )
+
+
+def check_header(path: Path, known: Mapping[str, str]) -> None:
+    """Raise LedgerError unless the table meta has a group and the version of this kohort."""
+    if known.keys() != {"version", "group"}:
+        raise LedgerError(
+            f"{path} is not a kohort ledger: expected a version and a group in its table meta, "
+            f"found {sorted(known) or 'none'}; name the directory that `kohort pipeline --output` "
+            "was given, or bring a copy of its ledger back"
+        )
+    if known["version"] != SCHEMA_VERSION:
+        raise OtherVersion(
+            f"{path} is a ledger of version {known['version']}, this kohort reads version "
+            f"{SCHEMA_VERSION}; use the kohort that wrote it"
+        )
 
 
 def intended(connection: sqlite3.Connection, application: str) -> list[Piece]:
