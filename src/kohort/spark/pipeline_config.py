@@ -15,7 +15,7 @@ from typing import Final
 from kohort.spark.source.options import DEFAULT_LIMIT_BYTES
 from kohort.spark.state.copies import COPIES
 
-_HEARTBEAT_MS: Final = "500"
+_HEARTBEAT_MS: Final = "250"
 """A member learns of a rebalance with a heartbeat. At Kafka's 3 s that was most of a hand-over."""
 
 
