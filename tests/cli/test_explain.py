@@ -86,8 +86,8 @@ def test_one_sentence_then_the_table_then_the_evidence(story: Path) -> None:
     assert told.exit_code == 0
     first, head, row, finding, advice, tried, proof = told.stdout.splitlines()
     assert first == (
-        "Group g: 1 rebalance in 300.2 s, because a new member joined; first of all: slow joiner "
-        "(from 2026-03-01 10:00:00.000). Written by Kafka 3.7 or newer."
+        "Group g: 1 rebalance in the 300.2 s from 2026-03-01 10:00:00.000 on, because a new member "
+        "joined. Look first at: slow joiner. Written by Kafka 3.7 or newer."
     )
     known = ["WHEN", "GENERATION", "BECAUSE", "MEMBER", "JOIN", "LEADER", "MEMBERS", "STOPPED"]
     assert head.split() == known

@@ -94,7 +94,7 @@ def test_the_dashboard_follows_a_group_and_runs_no_names(browser: Chromium) -> N
             *("headline", "rebalances", "findings"),
         ]
         sentence = browser.run("document.querySelector('#headline').textContent")
-        assert sentence.startswith("Group g: 1 rebalance, because a new member joined")
+        assert sentence.startswith("Group g: 1 rebalance at 1970-01-01 00:17:10.000, because a new")
         numbers = browser.run("document.querySelector('#numbers').innerText")
         assert "partitions moved\n1, fewest possible 1 measured" in numbers
         # The live picture stands still for the rest of the test.

@@ -69,7 +69,9 @@ def test_a_deployment_without_instance_ids_is_seen() -> None:
     patterns = found(*deployment())
     assert list(patterns) == ["deploy without static ids"]
     deploy = patterns["deploy without static ids"]
-    assert deploy.says.startswith("3 members left, and members with the same client ids joined")
+    assert deploy.says.startswith(
+        "3 members left or expired, and members with the same client ids joined"
+    )
     assert [place.line for place in deploy.evidence] == [2, 4, 6]
 
 

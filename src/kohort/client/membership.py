@@ -303,7 +303,7 @@ class Membership(Generic[R]):
         self._closed = True
         if self._joined:
             try:
-                self._thread.handle(Unsubscribe(reason="the membership is being left"))
+                self._thread.handle(Unsubscribe(reason="the application leaves the group"))
                 if not self._left.wait(timeout_s):
                     LOG.warning("group %s: no answer to LeaveGroup in time", self._group_id)
             except Closed:

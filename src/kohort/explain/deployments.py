@@ -395,7 +395,9 @@ def _restart(incidents: Iterable[Incident]) -> Figure:
     return Figure(
         value=round(1_000 * median(seconds)),
         known=known,
-        source=f"{len(away)} restarts, {span_text(min(seconds))} to {span_text(max(seconds))}",
+        source=f"{len(away)} restarts, {span_text(min(seconds))} to {span_text(max(seconds))}"
+        if len(away) > 1
+        else "1 restart",
     )
 
 

@@ -27,15 +27,17 @@ def headline(explained: Explained, group: str, stamp: Callable[[float | None, bo
         else f"{story.total:,} rebalance" + "s" * (story.total > 1)
     )
     span = ""
-    if story.first is not None and story.last is not None and story.last > story.first:
-        span = f" in {span_text(story.last - story.first)}"
+    if story.first is not None:
+        moment = stamp(story.first, story.dated)
+        span = f" at {moment}" if story.total else f" from {moment} on"
+        if story.last is not None and story.last > story.first:
+            span = f" in the {span_text(story.last - story.first)} from {moment} on"
     told = [(cause, n) for cause, n in story.causes.most_common() if "does not tell" not in cause]
     why = ""
     if told:
         cause, times = told[0]
         share = "" if times == story.total else "mostly " if 2 * times > story.total else "partly "
         why = f", {share}because {cause.value}"
-    worst = f"; first of all: {explained.findings[0].name}" if explained.findings else ""
-    when = f" (from {stamp(story.first, story.dated)})" if story.first is not None else ""
+    worst = f" Look first at: {explained.findings[0].name}." if explained.findings else ""
     makers = f" Written by {explained.makers}." if explained.makers else ""
-    return f"{name}: {count}{span}{why}{worst}{when}.{makers}"
+    return f"{name}: {count}{span}{why}.{worst}{makers}"

@@ -207,7 +207,7 @@ def restarts(story: Story) -> Iterator[Finding]:
         return
     yield Finding(
         name="deploy without static ids",
-        says=f"{left} members left, and members with the same client ids joined "
+        says=f"{left} members left or expired, and members with the same client ids joined "
         f"({', '.join(sorted(again)[:3])}); none has a group.instance.id. Each restart costs two "
         "rebalances.",
         advice=_STATIC_IDS,
