@@ -86,7 +86,7 @@ def test_only_the_record_that_is_too_large_is_refused(kohort: Kohort, admin: Adm
     large = random.Random(1).randbytes(1_500).hex()
     lines = "".join(f"{'x' * 400}\n{text}\n" for text in ("small", large, "small", "small"))
     kohort("produce", "--topic", "t", "--partition", "0", status=1, typed=lines)
-    assert kohort.errors.startswith("Error: 1 records were not written: ")
+    assert kohort.errors.startswith("Error: 1 record not written: ")
     assert "`kohort topics config t --set max.message.bytes=N`\n7 records, " in kohort.errors
     (end,) = admin.list_offsets([TopicPartition("t", 0)]).values()
     assert end.offset == 7
@@ -106,7 +106,7 @@ def test_a_line_without_a_key_ends_the_input(kohort: Kohort, admin: Admin, tmp_p
     path.write_text("a\tone\ntwo\nc\tthree\n")
     kohort("produce", str(path), "--topic", "t", "--key-separator", "\\t", status=1)
     assert kohort.errors.startswith(f"Error: line 2 of {path} has no key separator")
-    assert "\n1 records, " in kohort.errors
+    assert "\n1 record, " in kohort.errors
     missing = tmp_path / "missing"
     kohort("produce", str(path), str(missing), "--topic", "t", status=1)
     assert f"cannot read {missing}: No such file or directory" in kohort.errors
@@ -122,9 +122,9 @@ def test_failures_are_told_by_kind_with_an_advice() -> None:
     ):
         tally.answered(confluent_kafka.KafkaError(code), None)
     first, second = tally.problems("t")
-    assert first.startswith("1 records were not written: ")
+    assert first.startswith("1 record not written: ")
     assert first.endswith("this user may not write to the topic: it needs the operation Write")
-    assert second.startswith("2 records were not written: ")
+    assert second.startswith("2 records not written: ")
     assert second.endswith("see `kohort topics describe t`")
 
 

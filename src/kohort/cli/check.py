@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import click
 
-from kohort.cli.output import FILE, fit, json_option, note, print_json, print_table
+from kohort.cli.output import FILE, counted, fit, json_option, note, print_json, print_table
 from kohort.history.checker import Checker, Report, Verdict, Violation
 from kohort.history.endings import with_endings
 from kohort.history.registry import BY_NUMBER, CHECKS
@@ -148,7 +148,7 @@ def _summary(report: Report) -> str:
     for result in report.results:
         count[result.verdict] += 1
     return (
-        f"{report.facts} facts: {count[Verdict.PASSED]} checks passed, "
+        f"{counted(report.facts, 'fact')}: {counted(count[Verdict.PASSED], 'check')} passed, "
         f"{count[Verdict.VIOLATED]} violated, {count[Verdict.VACUOUS]} had nothing to judge"
     )
 

@@ -55,6 +55,11 @@ class Duration(click.FloatRange):
         return length
 
 
+def counted(number: int, noun: str) -> str:
+    """The number and the noun: ``1 record``, ``2,000 records``."""
+    return f"{number:,} {noun}" + "s" * (number != 1)
+
+
 REFUSED: Final = 1
 """The exit status if the cluster refused a part of the request, and the rest was done."""
 

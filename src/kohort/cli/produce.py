@@ -35,6 +35,7 @@ from kohort.cli.output import (
     REFUSED,
     bootstrap_option,
     configured,
+    counted,
     json_option,
     name_and_value,
     note,
@@ -120,7 +121,7 @@ class Tally:
     def problems(self, topic: str) -> list[str]:
         """A sentence for each kind of failure."""
         return [
-            f"{count} records were not written: {self.errors[code].str()}"
+            f"{counted(count, 'record')} not written: {self.errors[code].str()}"
             + (f"; {ADVICE[code].format(topic=topic)}" if code in ADVICE else "")
             for code, count in self.failures.items()
         ]
@@ -129,7 +130,7 @@ class Tally:
         """The throughput."""
         rate = self.records / seconds
         return (
-            f"{self.records:,} records, {self.size / 1e6:,.1f} MB in {seconds:.2f} s: "
+            f"{counted(self.records, 'record')}, {self.size / 1e6:,.1f} MB in {seconds:.2f} s: "
             f"{rate:,.0f} records/s, {self.size / 1e6 / seconds:,.1f} MB/s"
         )
 
