@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 
 import click
 import pytest
@@ -33,6 +34,7 @@ SHOWN_ELSEWHERE = {
     "with RealKafka(tmp_path, nodes=3": "tests/real_kafka/test_cluster.py",
     "set_table_properties(": "tests/spark/test_delta_ledger.py",
     "class Orders:": "tests/spark/test_rows_by_python.py",
+    "read_runs(": "tests/spark/test_sweep.py",
     "map_records(": "tests/spark/test_plain_reading.py",
 }
 """Part of a block -> the test that does the same, where running it would cost too much."""
@@ -62,6 +64,13 @@ def _parse(words: list[str]) -> None:
         assert found is not None
         command, context = found, click.Context(found, info_name=name, parent=context)
     command.make_parser(context).parse_args(list(words))
+
+
+def test_blocks_with_imports_are_marked_as_python() -> None:
+    # A block without the mark is neither parsed nor run here.
+    imports = re.compile(r"^(from \S+ )?import \w", re.MULTILINE)
+    unmarked = [block for block in BLOCKS if block.language != "python"]
+    assert [block for block in unmarked if imports.search(block.text)] == []
 
 
 @pytest.mark.parametrize("block", PYTHON, ids=lambda block: block.text[:40])
