@@ -199,7 +199,7 @@ def test_groups_are_deleted_unless_they_have_members(
             "* Group 'nobody' could not be deleted due to: GROUP_ID_NOT_FOUND (69): The group id "
             "does not exist: `kohort groups list` shows all.\n"
         )
-        dry = DRY.replace("do it", "do what is not refused")
+        dry = DRY.replace("do it", "do the allowed part")
         assert (
             kohort.errors == f"Error: Deletion of some consumer groups would fail:\n{refusals}{dry}"
         )

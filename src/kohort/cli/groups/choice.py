@@ -83,7 +83,7 @@ def execute_option(command: F) -> F:
             raise click.UsageError("--execute and --dry-run exclude each other")
         everything = command(execute=do, **rest)
         if not (do or dry):
-            what = "it" if everything else "what is not refused"
+            what = "it" if everything else "the allowed part"
             note(f"Dry run: nothing was changed. Add --execute to do {what}.")
         if not everything:
             click.get_current_context().exit(REFUSED)
