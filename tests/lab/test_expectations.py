@@ -77,7 +77,9 @@ def down(of: tuple[Run, ...]) -> float:
         ("process-death-in-time", STATIC, 10, 0),  # inside its session
     ],
 )
-def test_generations_of_one_change(name: str, policy: str, members: int, expected: int) -> None:
+def test_one_change_takes_the_expected_generations(
+    name: str, policy: str, members: int, expected: int
+) -> None:
     """Exact, but for one more in a run at most: a member may still flush when a round begins, and
     rounds do not wait for it (ADR 0034)."""
     counts = [each.measured.metrics.generations for each in runs(name, policy, members)]
@@ -89,7 +91,9 @@ def test_generations_of_one_change(name: str, policy: str, members: int, expecte
     ("policy", "low", "high"),
     [(EAGER, 20, 20), (DESIGN_I, 30, 33), (STATIC, 0, 8)],
 )
-def test_generations_of_a_rolling_bounce_of_ten(policy: str, low: int, high: int) -> None:
+def test_a_rolling_bounce_takes_two_or_three_generations_a_member_and_few_if_static(
+    policy: str, low: int, high: int
+) -> None:
     """2N, 3N, and none but for restarts that outlast their session (few, each 1 to 3)."""
     for each in runs("rolling-bounce", policy, seeds=2):
         assert low <= each.measured.metrics.generations <= high
@@ -114,7 +118,7 @@ def test_generations_of_a_rolling_bounce_of_ten(policy: str, low: int, high: int
         ("scale-up", DESIGN_I, 267 * 0.65, 0.20),
     ],
 )
-def test_partition_seconds_not_served(
+def test_partition_seconds_not_served_agree_with_the_reference(
     name: str, policy: str, expected: int, tolerance: float
 ) -> None:
     of = runs(name, policy, seeds=2 if name == "rolling-bounce" else 5)
@@ -150,7 +154,9 @@ def test_an_eager_group_out_of_step_costs_what_the_reference_says(
         ("scale-down", STATIC, 40, 40),
     ],
 )
-def test_moves_and_cold_restores(name: str, policy: str, moves: int, cold: int) -> None:
+def test_moves_and_cold_restores_agree_with_the_reference(
+    name: str, policy: str, moves: int, cold: int
+) -> None:
     """To within one partition. The reference has 28 cold ones for a bounce: its policy gave the
     member more of its former partitions; a sticky policy has no reason to do so."""
     of = runs(name, policy)
@@ -174,14 +180,14 @@ def returned_after(of: Run) -> float:
     return action.back_after_ms / 1_000
 
 
-def test_closed_form_of_a_leave_under_design_one() -> None:
+def test_a_leave_under_design_one_costs_its_closed_form() -> None:
     """q (f + J + r), the join phase as it was; within 5 %."""
     of = runs("scale-down", DESIGN_I, 5)
     barrier = mean(of, "longest_barrier_ms") / 1_000
     assert down(of) == pytest.approx(20 * (20 * FLUSH + barrier + COLD), rel=0.05)
 
 
-def test_closed_form_of_a_leave_under_an_eager_policy() -> None:
+def test_a_leave_under_an_eager_policy_costs_its_closed_form() -> None:
     """The same, and everybody else's stop: own flush, the last batch, a warm start; within 10 %."""
     of = runs("scale-down", EAGER, 5)
     barrier = mean(of, "longest_barrier_ms") / 1_000
@@ -190,7 +196,7 @@ def test_closed_form_of_a_leave_under_an_eager_policy() -> None:
     assert down(of) == pytest.approx(lost + others, rel=0.10)
 
 
-def test_closed_form_of_a_death_inside_the_session() -> None:
+def test_a_death_inside_the_session_costs_its_closed_form() -> None:
     """q (S - h/2 + w); an eager group stops from the newcomer's joining on; within 10 %."""
     lost = 20 * (SESSION - HEARTBEAT / 2 + WARM)
     assert down(runs("process-death-in-time", DESIGN_I)) == pytest.approx(lost, rel=0.05)
@@ -201,7 +207,7 @@ def test_closed_form_of_a_death_inside_the_session() -> None:
     assert down(eager) == pytest.approx(lost + 180 * waits, rel=0.10)
 
 
-def test_closed_form_of_a_static_bounce() -> None:
+def test_a_static_bounce_costs_its_closed_form() -> None:
     """q (R + w), nothing else; within 5 %."""
     of = runs("process-death-in-time", STATIC)
     expected = 20 * (fmean(returned_after(each) for each in of) + WARM)
@@ -219,7 +225,7 @@ def test_closed_form_of_a_static_bounce() -> None:
         (60_000, 10_000, 1, 7),
     ],
 )
-def test_generations_of_a_join_storm_of_twenty(
+def test_a_join_storm_of_twenty_takes_the_expected_generations(
     window_ms: int, delay_ms: int, low: float, high: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """KIP-134's measure for an eager group: 4.8, 1.0, 1.0 and 11.4, 9.9, 1.9 in the reference.

@@ -125,7 +125,7 @@ def test_56_plans_of_random_groups_with_churn_are_optimal(block: int, racks: boo
 @pytest.mark.parametrize(
     ("first", "last"), [(1_000, 1_400), pytest.param(1_400, 3_000, marks=pytest.mark.long)]
 )
-def test_56_thousands_more_are_optimal(first: int, last: int, racks: bool) -> None:
+def test_56_plans_of_thousands_more_groups_are_optimal(first: int, last: int, racks: bool) -> None:
     for seed in range(first, last):
         for spec, plan in histories(seed, racks=racks):
             assert costs(spec, plan) == least_costs(spec), seed
