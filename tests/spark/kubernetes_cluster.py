@@ -15,6 +15,7 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -102,7 +103,12 @@ class KubernetesCluster:
 
     def executors(self) -> list[psutil.Process]:
         """The Java processes of all executors."""
-        return [psutil.Process(process.pid) for process in self._running.copy().values()]
+        found = []
+        for process in self._running.copy().values():
+            # The kubelet's thread may see the end of the process now.
+            with suppress(psutil.NoSuchProcess):
+                found.append(psutil.Process(process.pid))
+        return found
 
     def homes(self) -> set[str]:
         """The applications that ran executors on the node."""

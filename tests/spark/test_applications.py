@@ -21,6 +21,7 @@ import pytest
 from tests.class_archive import FILE as CLASSES
 from tests.java import temporary_files_removed
 from tests.spark.conftest import PATIENCE_S, Feed
+from tests.spark.process_trees import below, kill_tree
 
 from kohort.client.admin import Admin
 from kohort.host.java import archived_classes
@@ -161,15 +162,6 @@ def wait_for(condition: Callable[[], bool], what: str, processes: list[subproces
         time.sleep(step_s)  # most conditions read the ledger
 
 
-def kill_tree(process: subprocess.Popen[str]) -> None:
-    """Send SIGKILL to a process and all below it, such as a JVM and Python workers."""
-    for member in [*psutil.Process(process.pid).children(recursive=True), process]:
-        member.kill()
-    process.wait(PATIENCE_S)
-    if process.stdout is not None:
-        process.stdout.close()
-
-
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
     running: list[subprocess.Popen[str]] = []
@@ -234,7 +226,7 @@ def test_sigterm_in_a_batch_to_one_process_or_to_all_ends_with_one_line(
         if process is one:
             stop(process, source, how="drained")
         else:
-            stop(process, source, *psutil.Process(process.pid).children(recursive=True))
+            stop(process, source, *below(process))
     assert ledger.consumed() < count
     clean(tmp_path / "table", older_than_s=0)
     verdict = verify(tmp_path / "table", source.settings)
@@ -273,8 +265,7 @@ def test_an_application_with_a_stopped_jvm_loses_its_partitions_and_rejoins(
     first, frozen = start(source, "first", *deadline), start(source, "frozen", *deadline)
     both = [first, frozen]
     wait_for(lambda: ledger.owners() == {"first", "frozen"}, "two owners", both)
-    children = psutil.Process(frozen.pid).children(recursive=True)
-    jvm = next(child for child in children if "java" in child.name())
+    jvm = next(child for child in below(frozen) if "java" in child.name())
     jvm.suspend()
     wait_for(lambda: ledger.owners() == {"first"}, "the other to take over", both)
     source.put(numbered(4_000))

@@ -26,15 +26,17 @@ pytest.importorskip("pyspark", reason="pip install 'kohort[spark]'")
 pytest.importorskip("psycopg", reason="pip install 'kohort[postgres]'")
 
 import pyspark
+from tests.java import temporary_files_removed
 from tests.spark.conftest import PATIENCE_S, Feed
 from tests.spark.delta_world import rows_of
 from tests.spark.kubernetes_cluster import KubernetesCluster
 from tests.spark.postgres_server import postgres_server
-from tests.spark.test_applications import command, kill_tree, numbered, wait_for
+from tests.spark.process_trees import executors_below, kill_each, kill_tree
+from tests.spark.test_applications import command, numbered, wait_for
 from tests.spark.yarn_cluster import YarnCluster
 
 from kohort.host.identity import VARIABLE
-from kohort.host.java import find_java, spark_java_home
+from kohort.host.java import find_java, keep_temporary_files, spark_java_home
 from kohort.model.ids import TopicPartition
 from kohort.spark.ledgers.postgres_ledger import use_database
 from kohort.spark.tables.layout import is_delta
@@ -81,6 +83,7 @@ class Standalone:
             "JAVA_HOME": str(spark_java_home(find_java())),
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_DAEMON_JAVA_OPTS": " ".join(keep_temporary_files(temporary_folder())),
         }
         self.processes: list[subprocess.Popen[str]] = []
         port = self.url.rpartition(":")[2]
@@ -114,12 +117,7 @@ class Standalone:
 
     def executors(self) -> list[psutil.Process]:
         """The executors of all applications."""
-        return [
-            child
-            for process in self.processes[1:]
-            for child in psutil.Process(process.pid).children(recursive=True)
-            if any("CoarseGrainedExecutorBackend" in word for word in child.cmdline())
-        ]
+        return [child for worker in self.processes[1:] for child in executors_below(worker)]
 
     def homes(self) -> set[str]:
         """The applications that ran executors on the nodes."""
@@ -130,6 +128,16 @@ class Standalone:
         """The workers that have registered with the master; on a slow machine some do it twice."""
         log = (self._folder / "master.log").read_text()
         return len(set(re.findall(r"Registering worker (\S+)", log)))
+
+
+def temporary_folder() -> Path:
+    return Path(os.environ["TMPDIR"])
+
+
+@pytest.fixture(scope="module", autouse=True)
+def temporary_files() -> Iterator[None]:
+    with temporary_files_removed():
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -195,12 +203,14 @@ class Applications:
         return self.table.parent / f"{name}.log"
 
     def start(self, name: str) -> None:
+        executors = " ".join(keep_temporary_files(temporary_folder()))
         arguments = command(
             self.source, self.table, "SELECT value FROM records",
             *("--master", self._cluster.url, "--name", name, "--limit", "500"),
             *("--set", "session.timeout.ms=6000", "--set", "heartbeat.interval.ms=500"),
             *(word for setting in self._cluster.settings for word in ("--conf", setting)),
             *("--conf", f"spark.archives={self._archive}#env"),
+            *("--conf", f"spark.executor.extraJavaOptions={executors}"),
         )  # fmt: skip
         with self.log(name).open("a") as log:
             self.running[name] = subprocess.Popen(
@@ -271,8 +281,7 @@ def test_applications_are_added_killed_and_bounced_and_each_record_lands_once(
                 group.wait(lambda: owners() == 2, "a share of the application that came back")
                 source.put(numbered(2_000))
                 group.wait(done, "the last records")
-                for executor in cluster.executors():
-                    executor.kill()
+                assert kill_each(cluster.executors()) > 0
                 source.put(numbered(2_000))
                 group.wait(done, "the records after the loss of all executors")
                 group.end("b")
@@ -283,7 +292,7 @@ def test_applications_are_added_killed_and_bounced_and_each_record_lands_once(
         with closing(open_ledger(table)) as reader:
             assert sum(row.rows for row in reader.manifest()) == 8_000
     assert len(cluster.homes() - before) == 3, "three applications ran executors on the nodes"
-    assert all(psutil.pid_exists(process.pid) for process in cluster.processes)
+    assert all(process.poll() is None for process in cluster.processes)
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -295,6 +304,11 @@ def test_drawn_kills_of_drivers_executors_and_workers_lose_and_double_nothing(
     source, table = feed(4, numbered(1_000)), tmp_path / "table"
     group = Applications(standalone, source, table)
     told: list[str] = []
+
+    def executor_killed() -> bool:
+        found = standalone.executors()
+        return kill_each(random.sample(found, min(1, len(found)))) == 1
+
     try:
         for name in NAMES:
             group.start(name)
@@ -306,8 +320,7 @@ def test_drawn_kills_of_drivers_executors_and_workers_lose_and_double_nothing(
             if event == "worker":
                 standalone.bounce_worker(random.randrange(2))
             elif event == "executor":
-                group.wait(lambda: bool(standalone.executors()), "an executor")
-                random.choice(standalone.executors()).kill()
+                group.wait(executor_killed, "an executor")
             elif event == "end" and "batch" in group.log(name).read_text():
                 group.end(name)
                 group.start(name)

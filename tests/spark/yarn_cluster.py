@@ -13,6 +13,7 @@ from typing import Final
 import psutil
 import pyspark
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
+from tests.spark.process_trees import executors_below
 
 from kohort.host.java import find_java
 from kohort.testing.kafka_jars import JarSet, fetch
@@ -103,12 +104,7 @@ class YarnCluster:
 
     def executors(self) -> list[psutil.Process]:
         """The Java processes of all executors."""
-        return [
-            child
-            for child in psutil.Process(self.processes[0].pid).children(recursive=True)
-            if child.name() == "java"
-            and any("CoarseGrainedExecutorBackend" in word for word in child.cmdline())
-        ]
+        return executors_below(self.processes[0])
 
     def homes(self) -> set[str]:
         """The applications that ran containers on the nodes."""
