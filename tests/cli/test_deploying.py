@@ -12,7 +12,6 @@ import pytest
 from tests.checkers import CHECKERS
 from tests.tidy.blocks import block_with, commands_of
 
-from kohort.cli.output import name_and_value
 from kohort.cli.spark.commands import spark as kohort_spark
 from kohort.cli.spark.pipeline import pipeline
 from kohort.client.config import parse_client_settings
@@ -43,7 +42,7 @@ def unknown_to_spark(settings: Iterable[str], *classes: tuple[str, str]) -> list
 def test_the_manifest_starts_pipelines_with_options_that_exist() -> None:
     lines = MANIFEST.read_text(encoding="utf-8").splitlines()
     options = options_in(MANIFEST)
-    settings = dict(name_and_value("--set", text) for text in options.params["kafka"])
+    settings = options.params["kafka"]
     client = parse_client_settings({**settings, "bootstrap.servers": options.params["bootstrap"]})
     assert client.group_instance_id == "lake-0"
     assert options.params["name"] == "lake-0"
@@ -75,7 +74,7 @@ def test_the_command_for_yarn_has_options_of_kohort_and_settings_of_this_spark()
     ((name, *words),) = commands_of(text.replace("orders.sql", __file__))
     assert name == "pipeline"
     options = pipeline.make_context("pipeline", words).params
-    settings = dict(name_and_value("--conf", text) for text in options["spark"])
+    settings = options["spark"]
     archive, _, folder = settings["spark.yarn.dist.archives"].partition("#")
     assert f"tar -xzf {archive} -C {folder}\n" in text
     assert f"PYSPARK_PYTHON={folder}/bin/python\n" in text
@@ -87,7 +86,7 @@ def test_the_manifest_for_executors_has_settings_of_this_spark_and_the_volume_of
 ):
     text = EXECUTORS.read_text(encoding="utf-8")
     options = options_in(EXECUTORS).params
-    settings = dict(name_and_value("--conf", text) for text in options["spark"])
+    settings = options["spark"]
     assert not unknown_to_spark(settings, ("kubernetes", "deploy/k8s/Config"))
     template = Path(settings["spark.kubernetes.executor.podTemplateFile"])
     assert f"{{name: executor, mountPath: {template.parent}, readOnly: true}}" in text

@@ -106,11 +106,11 @@ def test_a_scrape_without_brokers_says_so(kohort_broker: EmbeddedBroker) -> None
     assert len(failures) == 1
 
 
-@pytest.mark.parametrize(("listen", "told"), [("9308", "HOST:PORT"), ("h:x", "HOST:PORT")])
-def test_a_wrong_address_is_told(listen: str, told: str) -> None:
+@pytest.mark.parametrize("listen", ["9308", "h:x", "h:99999", ":9308"])
+def test_a_wrong_address_is_told(listen: str) -> None:
     result = CliRunner().invoke(cli, ["metrics", "--listen", listen])
     assert isinstance(result.exception, ConfigError)
-    assert told in str(result.exception)
+    assert "HOST:PORT" in str(result.exception)
 
 
 @pytest.mark.slow

@@ -35,7 +35,7 @@ def asking(bootstrap: str, settings: ClientSettings | None = None) -> Iterator[A
         ConfigError: a setting is wrong.
         RequestFailed: the request was refused; for an unknown topic with a hint.
     """
-    settings = settings or parse_client_settings({**configured(), "bootstrap.servers": bootstrap})
+    settings = settings or parse_client_settings(configured(bootstrap))
     longest_s = settings.socket_connection_setup_timeout_ms / 1_000
 
     def say() -> None:

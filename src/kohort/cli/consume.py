@@ -64,7 +64,7 @@ def consume(
 
     Ctrl-C and SIGTERM commit, leave the group and end with status 0.
     """
-    given = {**configured(), "bootstrap.servers": bootstrap, "group.id": group}
+    given = {**configured(bootstrap), "group.id": group}
     if from_beginning:
         given["auto.offset.reset"] = "earliest"
     settings = parse_client_settings({**given, **parse_assignments(assignments)})

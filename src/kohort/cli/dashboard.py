@@ -24,8 +24,7 @@ from kohort.cli.dashboard_sources import (
 )
 from kohort.cli.groups.choice import Groups, only_groups
 from kohort.cli.groups.watch import look_at
-from kohort.cli.output import Duration, cluster_option, configured, note
-from kohort.client.config import parse_client_settings
+from kohort.cli.output import Duration, cluster_option, configured, listen_option, note
 from kohort.dashboard.board import Board
 from kohort.history.fewest_moves import fewest_moves
 from kohort.model.errors import ConfigError
@@ -37,13 +36,7 @@ _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path), metavar="[FILE]...")
 @cluster_option(None, "Show the groups of this cluster.")
 @only_groups
-@click.option(
-    "--listen",
-    default="127.0.0.1:9309",
-    show_default=True,
-    metavar="HOST:PORT",
-    help="Address of the page; port 0: a free port.",
-)
+@listen_option(9309)
 @click.option(
     "--allow-host",
     "hosts",
@@ -63,7 +56,7 @@ def dashboard(
     files: tuple[Path, ...],
     bootstrap: str | None,
     names: tuple[str, ...],
-    listen: str,
+    listen: tuple[str, int],
     hosts: tuple[str, ...],
     interval: float,
 ) -> None:
@@ -77,10 +70,7 @@ def dashboard(
     """
     if bool(files) == (bootstrap is not None):
         raise ConfigError("expected files, or --bootstrap-server of a cluster, and not both")
-    host, _, port = listen.rpartition(":")
-    if not host or not port.isdecimal() or int(port) > 65_535:
-        raise ConfigError(f"--listen is {listen!r}, expected HOST:PORT")
-    host = host.strip("[]")
+    host, port = listen
     if wild := [name for name in hosts if "*" in name]:
         raise ConfigError(f"--allow-host is {wild[0]!r}, expected one name without *")
     try:
@@ -93,15 +83,15 @@ def dashboard(
     board = Board(source, fewest_moves, names)
     if bootstrap:
         reading = _cluster(board, bootstrap, names, interval)
-        trying = Trying(partial(deployment_in_cluster, _settings(bootstrap)))
+        trying = Trying(partial(deployment_in_cluster, configured(bootstrap)))
     else:
         shown_files = FileSource(board, files)
         reading, trying = _files(shown_files, interval), Trying(shown_files.deployment)
     with suppress(KeyboardInterrupt), ended_by_signals(), reading:
         try:
-            server = Server(board, host, int(port), (*LOCAL, host, *hosts), trying)
+            server = Server(board, host, port, (*LOCAL, host, *hosts), trying)
         except OSError as error:
-            raise ConfigError(f"--listen {listen} cannot be used: {error.strerror}") from error
+            raise ConfigError(f"--listen {host}:{port} cannot be used: {error.strerror}") from error
         if host not in _LOOPBACK:
             note(f"kohort: any browser that reaches {host} shows the names of groups and clients")
         shown = f"[{host}]" if ":" in host else host
@@ -114,19 +104,15 @@ def _cluster(
     board: Board, bootstrap: str, names: tuple[str, ...], interval: float
 ) -> Iterator[None]:
     """Threads that follow a cluster."""
-    given = _settings(bootstrap)
+    given = configured(bootstrap)
     groups = Groups(names=names, every=not names)
-    with asking(bootstrap, parse_client_settings(given)) as admin:
+    with asking(bootstrap) as admin:
         look_at(admin, groups)  # a wrong address or a refusal ends the command
     with in_threads(
         lambda ended: follow_records(board, given, ended),
         lambda ended: look_often(board, given, groups, interval, ended),
     ):
         yield
-
-
-def _settings(bootstrap: str) -> dict[str, object]:
-    return {**configured(), "bootstrap.servers": bootstrap}
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from kohort.cli.explain.evidence import read_sources, remarks_of
-from kohort.cli.explain.offsets_topic import follow_offsets, read_offsets
+from kohort.cli.explain.offsets_topic import keep_following, read_offsets
 from kohort.cli.groups.choice import Groups
 from kohort.cli.groups.watch import Look, look_at
 from kohort.client.admin import Admin
@@ -25,27 +25,24 @@ from kohort.explain.explaining import Explainer
 from kohort.history.fewest_moves import fewest_moves
 from kohort.model.errors import ConfigError, KohortError
 
-AGAIN_S: Final = 5.0
-"""The offsets topic is tried again after this time, if it cannot be read."""
 _PACE: Final = 10
 """Files are read again after this many times the length of the last reading at the earliest."""
 
 
 def follow_records(board: Board, settings: Mapping[str, object], ended: threading.Event) -> None:
     """Feed the board with the offsets topic, until the end; failures are remarks."""
-    about = "records"
-    while not ended.is_set():
-        try:
-            follow_offsets(
-                settings,
-                board.feed,
-                lambda: board.remark(about, ""),
-                ended.is_set,
-                started=board.restart,
-            )
-        except KohortError as error:
-            board.remark(about, f"owners and rebalances are not known: {error}; trying again")
-            ended.wait(AGAIN_S)
+
+    def failed(error: KohortError) -> None:
+        board.remark("records", f"owners and rebalances are not known: {error}; trying again")
+
+    keep_following(
+        settings,
+        board.feed,
+        lambda: board.remark("records", ""),
+        failed,
+        ended=ended,
+        started=board.restart,
+    )
 
 
 @contextmanager
@@ -84,7 +81,7 @@ def look_often(
 
 
 def _seen(look: Look) -> Seen:
-    group = look.group
+    group, lags = look.group, look.lags
     return Seen(
         group=group.group_id,
         state=group.state,
@@ -96,24 +93,13 @@ def _seen(look: Look) -> Seen:
                 client=member.client_id,
                 host=member.client_host,
                 partitions=len(member.partitions or ()),
-                lag=lags.get(member.member_id, 0),
+                lag=lags[member.member_id],
             )
-            for lags in (_lags(look),)
             for member in group.members
         ),
         lag=look.lag,
         behind=frozenset(row.partition for row in look.rows if row.lag),
     )
-
-
-def _lags(look: Look) -> dict[str, int]:
-    """The lag of each member; asking `Look.lag_of` for many members takes the square of them."""
-    found: dict[str, int] = {}
-    for row in look.rows:
-        if row.member is not None:
-            lag = max(row.lag or 0, 0)
-            found[row.member.member_id] = found.get(row.member.member_id, 0) + lag
-    return found
 
 
 def deployment_in_cluster(settings: Mapping[str, object], group: str) -> Deployment:

@@ -17,7 +17,7 @@ from typing import Final
 
 import click
 
-from kohort.cli.output import name_and_value, writing
+from kohort.cli.output import pairs_option, writing
 from kohort.model.errors import ConfigError
 from kohort.testing.kafka_jars import KAFKA_VERSION, RELEASES, home, installed
 from kohort.testing.kafka_jars import fetch as fetch_jars
@@ -68,7 +68,7 @@ def fetch(release: str) -> None:
 @click.option(
     "--dir", "directory", type=click.Path(path_type=Path), help="Directory of data, logs and state."
 )
-@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A server property.")
+@pairs_option("--set", "properties", "A server property.")
 @click.option("--heap", default="512m", show_default=True, help="Heap of each node.")
 @_release
 def start(
@@ -76,7 +76,7 @@ def start(
     nodes: str,
     port: int,
     directory: Path | None,
-    settings: tuple[str, ...],
+    properties: dict[str, str],
     heap: str,
     release: str,
 ) -> None:
@@ -93,7 +93,6 @@ def start(
         )
     count = int(nodes)
     ports = [*range(port, port + count), *free_ports(count)] if port else []
-    properties = dict(name_and_value("--set", text) for text in settings)
     cluster = RealKafka(place, nodes=count, settings=properties, ports=ports, heap=heap, jars=jars)
     with writing(place):
         place.mkdir(parents=True, exist_ok=True)

@@ -113,10 +113,34 @@ def _read_config(context: click.Context, _option: click.Parameter, path: Path | 
         context.meta[_CONFIGURED] = read_properties(path)
 
 
-def configured() -> dict[str, str]:
-    """The client settings in the file of ``--command-config``; empty without a file."""
+def configured(bootstrap: str | None = None) -> dict[str, str]:
+    """The client settings in the file of ``--command-config``; empty without a file.
+
+    Args:
+        bootstrap: the brokers, in place of those in the file.
+    """
     context = click.get_current_context(silent=True)
-    return {} if context is None else context.meta.get(_CONFIGURED, {})
+    given: dict[str, str] = {} if context is None else context.meta.get(_CONFIGURED, {})
+    return dict(given) if bootstrap is None else {**given, "bootstrap.servers": bootstrap}
+
+
+def listen_option(port: int) -> Callable[[F], F]:
+    """Add ``--listen`` to a command, as the argument ``listen``: host and port of its page."""
+    return click.option(
+        "--listen",
+        default=f"127.0.0.1:{port}",
+        show_default=True,
+        metavar="HOST:PORT",
+        callback=_host_and_port,
+        help="Address of the page; port 0: a free port.",
+    )
+
+
+def _host_and_port(_context: click.Context, _option: click.Parameter, text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > 65_535:
+        raise ConfigError(f"--listen is {text!r}, expected HOST:PORT")
+    return host.strip("[]"), int(port)
 
 
 def table(
@@ -220,6 +244,12 @@ def writing(path: Path) -> Iterator[None]:
         raise ConfigError(f"{path} cannot be written: {error.strerror}; {todo}") from error
 
 
+def evidence_files(command: F) -> F:
+    """Add ``[FILE]...`` to a command that reads evidence, as the argument ``files``."""
+    kind = click.Path(path_type=Path, dir_okay=False, allow_dash=True)
+    return click.argument("files", nargs=-1, type=kind, metavar="[FILE]...")(command)
+
+
 def name_and_value(option: str, text: str) -> tuple[str, str]:
     """Both parts of ``NAME=VALUE``, without blanks around them.
 
@@ -230,6 +260,32 @@ def name_and_value(option: str, text: str) -> tuple[str, str]:
     if not equals or not name.strip():
         raise ConfigError(f"{option} is {text!r}, expected NAME=VALUE")
     return name.strip(), value.strip()
+
+
+def pairs_option(option: str, name: str, text: str) -> Callable[[F], F]:
+    """Add an option for pairs ``NAME=VALUE``, as a dict with this name; ``text`` is its help."""
+
+    def pairs(_context: click.Context, _option: click.Parameter, texts: Sequence[str]) -> Any:
+        return dict(name_and_value(option, each) for each in texts)
+
+    return click.option(
+        option, name, multiple=True, metavar="NAME=VALUE", callback=pairs, help=text
+    )
+
+
+def spark_options(master: str) -> Callable[[F], F]:
+    """Add ``--master`` with this default, and ``--conf`` as the argument ``spark``: a dict."""
+
+    def add(command: F) -> F:
+        option = click.option("--master", default=master, show_default=True, help="Spark master.")
+        return option(pairs_option("--conf", "spark", "A Spark setting.")(command))
+
+    return add
+
+
+def function_option(text: str) -> Callable[[F], F]:
+    """Add ``--python`` (or ``--state``) as the argument ``state``; ``text`` is its help."""
+    return click.option("--python", "--state", "state", metavar="FILE.py:OBJECT", help=text)
 
 
 def terminal_width(stream: TextIO | None = None) -> int | None:

@@ -246,7 +246,7 @@ def produce(
 
     Exit status: 0 if every line was written, 1 if not, 2 if nothing was begun.
     """
-    settings = parse_client_settings({**configured(), "bootstrap.servers": bootstrap})
+    settings = parse_client_settings(configured(bootstrap))
     with asking(bootstrap, settings) as admin:
         _check_partition(admin, topic, partition)
         largest = _largest_batch(admin, topic)

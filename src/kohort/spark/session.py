@@ -194,6 +194,16 @@ def stop_session(spark: SparkSession) -> bool:
     return not psutil.wait_procs(sources, timeout=_PROCESSES_END_S)[1]
 
 
+@contextlib.contextmanager
+def running_session(name: str, master: str, settings: Mapping[str, str]) -> Iterator[SparkSession]:
+    """A session for one batch job; ``settings`` replace those in `QUICK`. See `make_session`."""
+    session = make_session(name, master, {**QUICK, **settings})
+    try:
+        yield session
+    finally:
+        stop_session(session)
+
+
 def stop_planners(*, own_session: bool) -> None:
     """End the workers that planned a query, after its first batch.
 

@@ -22,6 +22,7 @@ from kohort.cli.output import (
     FILE,
     MISSING,
     cluster_option,
+    evidence_files,
     json_option,
     note,
     print_json,
@@ -83,12 +84,7 @@ def without_collector(function: Callable[Parameters, Returned]) -> Callable[Para
 
 
 @click.command()
-@click.argument(
-    "files",
-    nargs=-1,
-    type=click.Path(path_type=Path, dir_okay=False, allow_dash=True),
-    metavar="[FILE]...",
-)
+@evidence_files
 @cluster_option(None, "Also read __consumer_offsets of this cluster.")
 @click.option(
     "--group", "groups", multiple=True, metavar="GROUP", help="Only this group. May be repeated."
@@ -127,9 +123,9 @@ def explain(
 
         add_lags(explainer, found, bootstrap)
     if html is not None:
+        script, style = drawing(), asset("style.css")
+        made = page(found, map(_told, found), time_text, script=script, style=style)
         with writing(html):
-            script, style = drawing(), asset("style.css")
-            made = page(found, map(_told, found), time_text, script=script, style=style)
             html.write_text(made, encoding="utf-8")
     if traced is not None:
         with writing(traced):

@@ -61,8 +61,7 @@ def read_sources(
             # librdkafka is loaded for a live cluster only.
             from kohort.cli.explain.offsets_topic import read_offsets  # noqa: PLC0415
 
-            settings = {**configured(), "bootstrap.servers": bootstrap}
-            if remark := read_offsets(settings, groups, reader, _records_bar(stack)):
+            if remark := read_offsets(configured(bootstrap), groups, reader, _records_bar(stack)):
                 note(f"note: {remark}")
     return logs
 

@@ -8,6 +8,7 @@ read the topic.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from threading import Event
 
 # list_topics imports this module in C, and loses a signal's exception that comes meanwhile: a
 # program that got SIGTERM then ended with status 1 and ImportError.
@@ -21,11 +22,13 @@ from kohort.coordinator.partitions import partition_for
 from kohort.explain.events import Place
 from kohort.explain.offsets_topic.leader_epochs import LeaderEpochs
 from kohort.explain.told import Reader, Told
-from kohort.model.errors import ConfigError, ProtocolError
+from kohort.model.errors import ConfigError, KohortError, ProtocolError
 from kohort.model.ids import TopicPartition
 
 _AT_ONCE = 2_000
 _WAIT_S = 0.5
+AGAIN_S = 5.0
+"""The topic is tried again after this time, if it cannot be read."""
 
 
 def read_offsets(
@@ -92,6 +95,27 @@ def follow_offsets(
             if behind and all(reader.position(place) >= ends[place] for place in places):
                 behind = False
                 caught_up()
+
+
+def keep_following(
+    settings: Mapping[str, object],
+    feed: Callable[[Told], None],
+    caught_up: Callable[[], None],
+    failed: Callable[[KohortError], None],
+    *,
+    ended: Event,
+    started: Callable[[Mapping[str, str]], None],
+) -> None:
+    """As `follow_offsets` until the event; `AGAIN_S` after a failure, which ``failed`` gets, again.
+
+    ``started`` must forget the records of an earlier try.
+    """
+    while not ended.is_set():
+        try:
+            follow_offsets(settings, feed, caught_up, ended.is_set, started)
+        except KohortError as error:
+            failed(error)
+            ended.wait(AGAIN_S)
 
 
 def _places(

@@ -23,6 +23,7 @@ from kohort.cli.output import (
     FILE,
     MISSING,
     cluster_option,
+    evidence_files,
     json_option,
     name_and_value,
     note,
@@ -59,12 +60,7 @@ from kohort.model.errors import ConfigError
 
 
 @click.command("what-if")
-@click.argument(
-    "files",
-    nargs=-1,
-    type=click.Path(path_type=Path, dir_okay=False, allow_dash=True),
-    metavar="[FILE]...",
-)
+@evidence_files
 @cluster_option(None, "Also read __consumer_offsets of this cluster.")
 @click.option("--group", metavar="GROUP", help="The group; needed if the evidence has several.")
 @click.option(
@@ -155,8 +151,8 @@ def _drawn(
         costs.append((job, metrics))
         if job.seed == 1:
             pictures[job.change] = picture
+    values = outcome_values(deployment, wanted, costs, pictures)
     with writing(html):
-        values = outcome_values(deployment, wanted, costs, pictures)
         html.write_text(what_if_page(values), encoding="utf-8")
     return costs
 

@@ -13,11 +13,11 @@ import click
 from kohort.cli.asking import asking
 from kohort.cli.groups.choice import (
     Groups,
-    complete_topics,
     execute_option,
     groups_options,
     partitions_of,
     refusal,
+    scopes_option,
 )
 from kohort.cli.groups.reports import described, member_json
 from kohort.cli.output import (
@@ -88,24 +88,16 @@ def _delete(admin: Admin, group_id: str) -> ErrorCode:
 
 @click.command("delete-offsets")
 @groups_options
-@click.option(
-    "--topic",
-    "topics",
-    multiple=True,
-    required=True,
-    metavar="TOPIC[:0,1]",
-    shell_complete=complete_topics,
-    help="A topic, or partitions of it. May be repeated.",
-)
+@scopes_option(required=True)
 @execute_option
 @bootstrap_option
 @json_option
 def delete_offsets(
-    *, groups: Groups, topics: tuple[str, ...], execute: bool, bootstrap: str, as_json: bool
+    *, groups: Groups, scopes: tuple[str, ...], execute: bool, bootstrap: str, as_json: bool
 ) -> bool:
     """Delete offsets of topics that a group does not read."""
     with asking(bootstrap) as admin:
-        partitions = partitions_of(admin, topics)
+        partitions = partitions_of(admin, scopes)
         codes = {
             group_id: _delete_offsets(admin, group_id, partitions, execute)
             for group_id in groups.found(admin)

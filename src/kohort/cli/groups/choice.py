@@ -15,7 +15,6 @@ from click.shell_completion import CompletionItem
 
 from kohort.cli.output import REFUSED, configured, note
 from kohort.client.admin import Admin
-from kohort.client.config import parse_client_settings
 from kohort.model.errors import ConfigError, ErrorCode, KohortError
 from kohort.model.ids import TopicPartition
 
@@ -89,6 +88,19 @@ def execute_option(command: F) -> F:
             click.get_current_context().exit(REFUSED)
 
     return with_execute  # type: ignore[return-value] # as above
+
+
+def scopes_option(*, required: bool) -> Callable[[F], F]:
+    """Add ``--topic TOPIC[:0,1]`` to a command, as the argument ``scopes``."""
+    return click.option(
+        "--topic",
+        "scopes",
+        multiple=True,
+        required=required,
+        metavar="TOPIC[:0,1]",
+        shell_complete=complete_topics,
+        help="A topic, or partitions of it. May be repeated.",
+    )
 
 
 def partitions_of(admin: Admin, scopes: Iterable[str]) -> list[TopicPartition]:
@@ -185,9 +197,7 @@ def _completed(
     }
     try:
         with context.scope(cleanup=False):
-            settings = parse_client_settings(
-                {**configured(), "bootstrap.servers": bootstrap, **soon}
-            )
+            settings = configured(bootstrap) | soon
         with Admin(settings) as admin:
             admin.refused_tries = 1
             return [CompletionItem(name) for name in names(admin) if name.startswith(begin)]

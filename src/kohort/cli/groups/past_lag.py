@@ -12,7 +12,6 @@ from collections.abc import Collection, Sequence
 from kohort.cli.groups.reports import log_ends
 from kohort.cli.output import configured, note
 from kohort.client.admin import Admin
-from kohort.client.config import parse_client_settings
 from kohort.explain.explaining import Explained, Explainer
 from kohort.model.errors import KohortError
 from kohort.model.ids import TopicPartition
@@ -20,9 +19,8 @@ from kohort.model.ids import TopicPartition
 
 def add_lags(explainer: Explainer, explained: Sequence[Explained], bootstrap: str) -> None:
     """Add lags to the stories; without the permission to see a topic, a note tells why not."""
-    given = parse_client_settings({**configured(), "bootstrap.servers": bootstrap})
     try:
-        with Admin(given) as admin:
+        with Admin(configured(bootstrap)) as admin:
             explainer.add_lags(explained, _Ends(admin).at)
     except KohortError as error:
         note(f"note: the lag of the past is not shown: {error}")

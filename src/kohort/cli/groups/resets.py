@@ -21,11 +21,11 @@ import click
 from kohort.cli.asking import asking
 from kohort.cli.groups.choice import (
     Groups,
-    complete_topics,
     execute_option,
     groups_options,
     partitions_of,
     refusal,
+    scopes_option,
 )
 from kohort.cli.output import (
     FILE,
@@ -260,14 +260,7 @@ def _scenario_options(command: Callable[..., bool]) -> Callable[..., bool]:
 
 @click.command("reset-offsets")
 @groups_options
-@click.option(
-    "--topic",
-    "topics",
-    multiple=True,
-    metavar="TOPIC[:0,1]",
-    shell_complete=complete_topics,
-    help="A topic, or partitions of it. May be repeated.",
-)
+@scopes_option(required=False)
 @click.option("--all-topics", is_flag=True, help="All partitions with a committed offset.")
 @_scenario_options
 @click.option("--export", is_flag=True, help="Print CSV for --from-file instead of a table.")
@@ -277,7 +270,7 @@ def _scenario_options(command: Callable[..., bool]) -> Callable[..., bool]:
 def reset_offsets(
     *,
     groups: Groups,
-    topics: tuple[str, ...],
+    scopes: tuple[str, ...],
     all_topics: bool,
     export: bool,
     execute: bool,
@@ -290,13 +283,13 @@ def reset_offsets(
     Offsets outside of a log are moved to its start or end.
     """
     scenario = _scenario({name.replace("_", "-"): value for name, value in scenarios.items()})
-    if scenario.plans is None and bool(topics) == all_topics:
+    if scenario.plans is None and bool(scopes) == all_topics:
         raise click.UsageError("One of the reset scopes should be defined: --all-topics, --topic.")
     resets: list[Reset] = []
     errors: list[str] = []
     with asking(bootstrap) as admin:
         names = groups.found(admin)
-        partitions = partitions_of(admin, topics)
+        partitions = partitions_of(admin, scopes)
         # A plan that cannot be made ends the command: before anything is changed.
         for group_id in names:
             plan = _plan(scenario, group_id, len(names))

@@ -10,7 +10,7 @@ import itertools
 import json
 import sys
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -25,16 +25,8 @@ from rich.text import Text
 from kohort.cli.asking import asking
 from kohort.cli.groups.choice import Groups, groups_options
 from kohort.cli.groups.reports import PartitionRow, assignment_text, offset_rows
-from kohort.cli.output import (
-    MISSING,
-    Duration,
-    bootstrap_option,
-    configured,
-    json_option,
-    note,
-)
+from kohort.cli.output import MISSING, Duration, bootstrap_option, configured, json_option, note
 from kohort.client.admin import Admin
-from kohort.client.config import parse_client_settings
 from kohort.client.descriptions import GroupDescription, GroupMemberDescription
 from kohort.client.errors import ClientError
 from kohort.model.ids import TopicPartition
@@ -64,10 +56,14 @@ class Look:
         known = [row.lag for row in self.rows if row.lag is not None]
         return sum(max(lag, 0) for lag in known) if known else None
 
-    def lag_of(self, member_id: str) -> int:
-        """The lag of the partitions of a member."""
-        mine = [row for row in self.rows if row.member and row.member.member_id == member_id]
-        return sum(max(row.lag or 0, 0) for row in mine)
+    @property
+    def lags(self) -> Counter[str]:
+        """The lag of the partitions of each member."""
+        found: Counter[str] = Counter()
+        for row in self.rows:
+            if row.member is not None:
+                found[row.member.member_id] += max(row.lag or 0, 0)
+        return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,11 +231,12 @@ def _member_table(look: Look) -> Table:
     for column, width in (("#PARTITIONS", 11), ("LAG", len(str(look.lag or 0)))):
         table.add_column(column, justify="right", min_width=max(width, 3))
     table.add_column("ASSIGNMENT", no_wrap=True, overflow="ellipsis", ratio=1)
+    lags = look.lags
     for member_id, member in sorted(look.members.items()):
         owned = _owned(member)
         table.add_row(
             *(Text(member_id), Text(member.client_host), Text(member.client_id)),
-            *(str(len(owned)), str(look.lag_of(member_id))),
+            *(str(len(owned)), str(lags[member_id])),
             Text(assignment_text(owned) or MISSING),
         )
     return table
@@ -286,11 +283,10 @@ def watch(
     ends with status 0.
     """
     seen = Watch()
-    settings = parse_client_settings({**configured(), "bootstrap.servers": bootstrap})
     with suppress(KeyboardInterrupt):
-        with asking(bootstrap, settings) as admin:
+        with asking(bootstrap) as admin:
             first = look_at(admin, groups)
-        with Admin(settings) as admin:
+        with Admin(configured(bootstrap)) as admin:
             looks = _looks(admin, groups, first, interval, count)
             if as_json or plain or not sys.stdout.isatty():
                 for look in looks:

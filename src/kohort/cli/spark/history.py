@@ -15,7 +15,7 @@ from typing import Any, Final
 import click
 
 from kohort.cli.explain.files import open_file, safe
-from kohort.cli.output import DIRECTORY, json_option, name_and_value, note, print_json, print_table
+from kohort.cli.output import DIRECTORY, json_option, note, print_json, print_table, spark_options
 from kohort.explain.told import Told
 from kohort.lab.table import number
 from kohort.model.errors import ConfigError
@@ -36,8 +36,7 @@ _COLUMNS: Final = (
     help="New folder for the tables; executors must see it.",
 )  # fmt: skip
 @click.option("--top", type=click.IntRange(1), default=20, show_default=True, help="Groups shown.")
-@click.option("--master", default="local[*]", show_default=True, help="Spark master.")
-@click.option("--conf", "spark", multiple=True, metavar="NAME=VALUE", help="A Spark setting.")
+@spark_options("local[*]")
 @json_option
 def history(
     *,
@@ -45,7 +44,7 @@ def history(
     output: Path,
     top: int,
     master: str,
-    spark: tuple[str, ...],
+    spark: dict[str, str],
     as_json: bool,
 ) -> None:
     """Explain all groups in FILES, and write the tables groups, rebalances, ownership and storms.
@@ -55,16 +54,12 @@ def history(
     """
     if output.exists() and any(output.iterdir()):
         raise ConfigError(f"{output} holds something already: name a new folder for the tables")
-    conf = dict(name_and_value("--conf", text) for text in spark)
     from kohort.spark.history import write_tables  # noqa: PLC0415 - Spark is heavy
-    from kohort.spark.session import QUICK, make_session, stop_session  # noqa: PLC0415
+    from kohort.spark.session import running_session  # noqa: PLC0415
 
-    session = make_session("kohort spark history", master, {**QUICK, **conf})
-    try:
+    with running_session("kohort spark history", master, spark) as session:
         paths = [path.resolve() for path in files]
         groups, remarks = write_tables(paths, output.resolve(), read_file, session)
-    finally:
-        stop_session(session)
     for remark in remarks:
         note(f"note: {remark}")
     rows = groups.to_pylist()

@@ -25,9 +25,11 @@ from kohort.cli.output import (
     Duration,
     bootstrap_option,
     configured,
-    name_and_value,
+    function_option,
     note,
+    pairs_option,
     reading,
+    spark_options,
 )
 from kohort.host.log_lines import JSON, TEXT, set_up_log_lines
 from kohort.model.errors import ConfigError, KohortError
@@ -53,11 +55,9 @@ LOG: Final = logging.getLogger(__name__)
     "--sql", "sql_file", required=True, type=FILE,
     help="File with a row-wise query over the view `records`.",
 )  # fmt: skip
-@click.option(
-    "--python", "--state", "state", metavar="FILE.py:OBJECT",
-    help="Python function, perhaps with state, that gets the rows of the query; also "
-    "MODULE:OBJECT.",
-)  # fmt: skip
+@function_option(
+    "Python function, perhaps with state, that gets the rows of the query; also MODULE:OBJECT."
+)
 @click.option(
     "--output", required=True, type=DIRECTORY,
     help="Directory of the table; the same for all applications of the group.",
@@ -87,7 +87,6 @@ LOG: Final = logging.getLogger(__name__)
     metavar="SECONDS", help="With --min-rows: longest time between the beginnings of two batches.",
 )  # fmt: skip
 @click.option("--name", help="Name of this application (default: the first free name).")
-@click.option("--master", default="local[2]", show_default=True, help="Spark master.")
 @click.option(
     "--available-now", is_flag=True, help="End when the group has processed all present records."
 )
@@ -122,11 +121,10 @@ LOG: Final = logging.getLogger(__name__)
     "--drain", "drain_s", type=Duration(), metavar="SECONDS",
     help="At SIGTERM, first let the group take all partitions away, for this time at most.",
 )  # fmt: skip
-@click.option(
-    "--set", "kafka", multiple=True, metavar="NAME=VALUE",
-    help="A client setting by Kafka's name, such as session.timeout.ms=10000.",
-)  # fmt: skip
-@click.option("--conf", "spark", multiple=True, metavar="NAME=VALUE", help="A Spark setting.")
+@pairs_option(
+    "--set", "kafka", "A client setting by Kafka's name, such as session.timeout.ms=10000."
+)
+@spark_options("local[2]")
 @click.option("--json", "as_json", is_flag=True, help="Print progress as JSON, a line a batch.")
 @click.option(
     "--log-format", type=click.Choice([TEXT, JSON]), default=TEXT, show_default=True,
@@ -143,8 +141,7 @@ def pipeline(
     sql_file: Path,
     partition_by: str | None,
     drain_s: float | None,
-    kafka: tuple[str, ...],
-    spark: tuple[str, ...],
+    kafka: dict[str, str],
     as_json: bool,
     log_format: str,
     log_level: str | None,
@@ -173,8 +170,7 @@ def pipeline(
             sql=_read_sql(sql_file),
             partition_by=None if partition_by is None else parse_partition_by(partition_by),
             drain_s=drain_s or 0.0,
-            kafka=configured() | dict(name_and_value("--set", text) for text in kafka),
-            spark=dict(name_and_value("--conf", text) for text in spark),
+            kafka=configured() | kafka,
             **options,
         )
         tell = LOG.info if log_format == JSON else note

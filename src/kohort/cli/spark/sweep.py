@@ -21,6 +21,7 @@ from kohort.cli.output import (
     note,
     print_json,
     print_table,
+    spark_options,
     terminal_width,
     wrapped,
     writing,
@@ -71,8 +72,7 @@ _SIZES: Final = {"members": "members", "partitions": "partitions", "restore-s": 
     help="Criterion: partition-seconds not served, moves, or records delivered again.",
 )  # fmt: skip
 @click.option("--top", type=click.IntRange(1), default=10, show_default=True, help="Rows shown.")
-@click.option("--master", default="local[*]", show_default=True, help="Spark master.")
-@click.option("--conf", "spark", multiple=True, metavar="NAME=VALUE", help="A Spark setting.")
+@spark_options("local[*]")
 @json_option
 def sweep(
     *,
@@ -87,7 +87,7 @@ def sweep(
     by: str,
     top: int,
     master: str,
-    spark: tuple[str, ...],
+    spark: dict[str, str],
     as_json: bool,
 ) -> None:
     """Run the lab over settings and deployments, and show the best settings of each deployment.
@@ -104,8 +104,7 @@ def sweep(
         seeds=tuple(range(seed, seed + seeds)),
     )
     jobs = wanted.jobs()
-    conf = dict(name_and_value("--conf", text) for text in spark)
-    done = _run(jobs, output, master, conf)
+    done = _run(jobs, output, master, spark)
     rated = wanted.rate(done, by)
     picture = output / _PICTURE
     with writing(picture):
@@ -149,10 +148,10 @@ def _millis(seconds: float) -> int:
 
 
 def _run(
-    jobs: Sequence[Job], output: Path, master: str, conf: Mapping[str, str]
+    jobs: Sequence[Job], output: Path, master: str, settings: Mapping[str, str]
 ) -> dict[Job, Metrics]:
     """Do the jobs, with a progress bar on standard error if that is a terminal."""
-    from kohort.spark.session import QUICK, make_session, stop_session  # noqa: PLC0415 - heavy
+    from kohort.spark.session import running_session  # noqa: PLC0415 - heavy
     from kohort.spark.sweep import finished, run_jobs  # noqa: PLC0415
 
     done = finished(jobs, output)
@@ -165,16 +164,14 @@ def _run(
         at = done
         progress.update(bar, completed=done, total=total)
 
-    session = make_session("kohort spark sweep", master, {**QUICK, **conf})
-    try:
-        with runs_progress() as progress:
-            bar = progress.add_task("runs", total=len(jobs))
-            return run_jobs(jobs, output, session, report)
-    except KeyboardInterrupt:
-        note(f"stopped with {at} of {len(jobs)} runs done; the same command does the rest")
-        raise
-    finally:
-        stop_session(session)
+    with running_session("kohort spark sweep", master, settings) as session:
+        try:
+            with runs_progress() as progress:
+                bar = progress.add_task("runs", total=len(jobs))
+                return run_jobs(jobs, output, session, report)
+        except KeyboardInterrupt:
+            note(f"stopped with {at} of {len(jobs)} runs done; the same command does the rest")
+            raise
 
 
 def _print(deployment: Deployment, settings: Sequence[Rated], by: str, top: int) -> None:

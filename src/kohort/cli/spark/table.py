@@ -19,6 +19,7 @@ from kohort.cli.output import (
     Duration,
     bootstrap_option,
     configured,
+    function_option,
     json_option,
     note,
     print_json,
@@ -217,10 +218,7 @@ def adopt(directory: Path) -> None:
     show_default=True,
     help="The isolation level of the pipeline.",
 )
-@click.option(
-    "--python", "--state", "state", metavar="FILE.py:OBJECT",
-    help="The Python function of the pipelines, to compute its rows and its state again.",
-)  # fmt: skip
+@function_option("The Python function of the pipelines, to compute its rows and its state again.")
 @json_option
 def verify(
     directory: Path, *, bootstrap: str, isolation_level: str, state: str | None, as_json: bool
@@ -235,9 +233,7 @@ def verify(
     from kohort.spark.tables.missing_rows import SparkQueryRunner  # noqa: PLC0415
     from kohort.spark.tables.verify import verify as compare  # noqa: PLC0415
 
-    settings = parse_client_settings(
-        {**configured(), "bootstrap.servers": bootstrap, "isolation.level": isolation_level}
-    )
+    settings = parse_client_settings({**configured(bootstrap), "isolation.level": isolation_level})
     with SparkQueryRunner() as runner:
         judge = None if state is None else StateJudge(load_stage(state), runner)
         verdict = compare(directory, settings, runner, judge)

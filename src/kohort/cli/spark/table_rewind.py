@@ -11,16 +11,9 @@ from pathlib import Path
 
 import click
 
-from kohort.cli.groups.choice import execute_option, partitions_of
-from kohort.cli.output import (
-    bootstrap_option,
-    configured,
-    json_option,
-    print_json,
-    print_table,
-)
+from kohort.cli.groups.choice import execute_option, partitions_of, scopes_option
+from kohort.cli.output import bootstrap_option, configured, json_option, print_json, print_table
 from kohort.client.admin import Admin
-from kohort.client.config import parse_client_settings
 from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
 from kohort.model.positions import EARLIEST
@@ -28,10 +21,7 @@ from kohort.model.positions import EARLIEST
 
 @click.command(short_help="Take rows out of a Delta table and read their records again.")
 @click.argument("directory", type=click.Path(path_type=Path))
-@click.option(
-    "--topic", "scopes", multiple=True, metavar="TOPIC[:0,1]", required=True,
-    help="A topic, or some of its partitions. May be repeated.",
-)  # fmt: skip
+@scopes_option(required=True)
 @click.option("--to-offset", type=click.IntRange(0), help="The new position.")
 @click.option("--to-earliest", is_flag=True, help="To the first offset of the table.")
 @bootstrap_option
@@ -59,8 +49,7 @@ def rewind(
     rewind_table(directory, {}, execute=False)
     with closing(open_ledger(directory)) as ledger:
         known, begins = ledger.all_positions(), ledger.begins()
-    settings = parse_client_settings({**configured(), "bootstrap.servers": bootstrap})
-    with Admin(settings) as admin:
+    with Admin(configured(bootstrap)) as admin:
         partitions = partitions_of(admin, scopes)
         first = admin.list_offsets(partitions, EARLIEST)
     offsets: dict[TopicPartition, int] = {}
