@@ -48,14 +48,14 @@ def test_a_second_close_waits_for_the_end_of_a_cancelled_one(
 
     async def piece() -> None:
         consumer = make_async(broker)
-        close_the_rest = consumer._inner.close_the_rest
+        close_the_rest = consumer._inner._close_the_rest
 
         def close_later() -> None:
             last_step.set()
             assert may_end.wait(30)
             close_the_rest()
 
-        monkeypatch.setattr(consumer._inner, "close_the_rest", close_later)
+        monkeypatch.setattr(consumer._inner, "_close_the_rest", close_later)
         closing = asyncio.create_task(consumer.close())
         await soon(last_step.is_set, "the last step of the first close")
         closing.cancel()

@@ -13,16 +13,26 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Collection, Iterable
-from functools import partial
+from collections.abc import AsyncIterator, Callable, Collection, Iterable
+from functools import partial, wraps
 from time import monotonic_ns
-from typing import TYPE_CHECKING, Any, Final, Generic, Self, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Final,
+    Generic,
+    ParamSpec,
+    Self,
+    TypeVar,
+    overload,
+)
 
 from kohort.client import arguments
-from kohort.client.arguments import PartitionLike, PositionLike
+from kohort.client.arguments import PartitionLike
 from kohort.client.config import ClientSettings, Settings
 from kohort.client.connections.forking import FORKED
-from kohort.client.consumer import CLOSE_S
+from kohort.client.consumer import CLOSE_S, Consumer
 from kohort.client.consuming.async_driver import AsyncDriver, look_at, running_loop
 from kohort.client.consuming.async_positions import SHORTEST_S, AsyncPositions
 from kohort.client.consuming.loop_side import LoopSide
@@ -33,16 +43,28 @@ from kohort.client.errors import WrongUse
 from kohort.client.fetching.column_polling import MOST_ROWS, import_columns
 from kohort.client.listeners import PartitionsCallback, RebalanceListener
 from kohort.client.records import Deserializer, K, Record, V
-from kohort.client.status import MemberStatus
 from kohort.consumer.core import ConsumerCore
-from kohort.embedded.deferral import Wait
-from kohort.model.ids import TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow as pa  # of the extra arrow
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
 _LOOK_S: Final = 1.0
 """Longest wait of an iteration, which ends when the consumer is drained."""
+
+
+def _at_once(
+    method: Callable[Concatenate[Any, P], T],
+) -> Callable[Concatenate[AsyncConsumer[Any, Any], P], T]:
+    """A method of `Consumer` that never waits, as the method of `AsyncConsumer`."""
+
+    @wraps(method)
+    def call(consumer: AsyncConsumer[Any, Any], /, *args: P.args, **more: P.kwargs) -> T:
+        return method(consumer._inner, *args, **more)
+
+    return call
 
 
 class AsyncConsumer(AsyncPositions, Generic[K, V]):
@@ -97,7 +119,7 @@ class AsyncConsumer(AsyncPositions, Generic[K, V]):
         self._decoding: asyncio.Future[None] | None = None
         """Decoding of columns in the thread."""
         self._work = WorkInTurn(self._pause)
-        self._questions = self._inner.questions
+        self._questions = self._inner._questions
         self._closing: asyncio.Task[None] | None = None
         """The first close; later calls wait for its end."""
 
@@ -119,82 +141,31 @@ class AsyncConsumer(AsyncPositions, Generic[K, V]):
         self._start()
         self._inner.subscribe(topics, listener, **callbacks)
 
-    def subscription(self) -> frozenset[str]:
-        """As `Consumer.subscription`."""
-        return self._inner.subscription()
-
-    def assignment(self) -> frozenset[TopicPartition]:
-        """As `Consumer.assignment`."""
-        return self._inner.assignment()
-
-    def enforce_rebalance(self, reason: str) -> None:
-        """As `Consumer.enforce_rebalance`."""
-        self._inner.enforce_rebalance(reason)
-
-    def seek(self, partition: PartitionLike, offset: PositionLike) -> None:
-        """As `Consumer.seek`."""
-        self._inner.seek(partition, offset)
-
-    def pause(self, partitions: Collection[PartitionLike]) -> None:
-        """As `Consumer.pause`."""
-        self._inner.pause(partitions)
-
-    def resume(self, partitions: Collection[PartitionLike]) -> None:
-        """As `Consumer.resume`."""
-        self._inner.resume(partitions)
-
-    def pause_until(self, partitions: Collection[PartitionLike], seconds: float) -> None:
-        """As `Consumer.pause_until`."""
-        self._inner.pause_until(partitions, seconds)
-
-    def retry(
-        self,
-        record: Record[Any, Any],
-        most: int | None = None,
-        *,
-        backoff: float = 1.0,
-        backoff_max: float = 60.0,
-    ) -> bool:
-        """As `Consumer.retry`."""
-        return self._inner.retry(record, most, backoff=backoff, backoff_max=backoff_max)
-
-    def paused(self) -> frozenset[TopicPartition]:
-        """As `Consumer.paused`."""
-        return self._inner.paused()
-
-    def drain(self) -> None:
-        """As `Consumer.drain`."""
-        self._inner.drain()
+    subscription = _at_once(Consumer.subscription)
+    assignment = _at_once(Consumer.assignment)
+    enforce_rebalance = _at_once(Consumer.enforce_rebalance)
+    seek = _at_once(Consumer.seek)
+    pause = _at_once(Consumer.pause)
+    resume = _at_once(Consumer.resume)
+    pause_until = _at_once(Consumer.pause_until)
+    retry = _at_once(Consumer.retry)
+    paused = _at_once(Consumer.paused)
+    drain = _at_once(Consumer.drain)
+    report_warm = _at_once(Consumer.report_warm)
+    report_cold = _at_once(Consumer.report_cold)
+    waits = _at_once(Consumer.waits)
+    status = _at_once(Consumer.status)
+    metrics = _at_once(Consumer.metrics)
 
     @property
     def drained(self) -> bool:
         """As `Consumer.drained`."""
         return self._inner.drained
 
-    def report_warm(self, partitions: Collection[PartitionLike]) -> None:
-        """As `Consumer.report_warm`."""
-        self._inner.report_warm(partitions)
-
-    def report_cold(self, partitions: Collection[PartitionLike]) -> None:
-        """As `Consumer.report_cold`."""
-        self._inner.report_cold(partitions)
-
-    def waits(self) -> tuple[Wait, ...]:
-        """As `Consumer.waits`."""
-        return self._inner.waits()
-
-    def status(self) -> MemberStatus[TopicPartition]:
-        """As `Consumer.status`."""
-        return self._inner.status()
-
     @property
     def settings(self) -> ClientSettings:
         """As `Consumer.settings`."""
         return self._inner.settings
-
-    def metrics(self) -> dict[str, float]:
-        """As `Consumer.metrics`."""
-        return self._inner.metrics()
 
     # -- records ----------------------------------------------------------------------------------
 
@@ -360,7 +331,7 @@ class AsyncConsumer(AsyncPositions, Generic[K, V]):
         """As `Consumer.unsubscribe`."""
         self._check_open()
         self._check_not_listener()
-        await self._work.carry_out(self._inner.unsubscribing())
+        await self._work.carry_out(self._inner._unsubscribing())
 
     async def close(self, timeout: float = CLOSE_S) -> None:
         """As `Consumer.close`. A cancelled call goes on to close in the background.
@@ -368,7 +339,7 @@ class AsyncConsumer(AsyncPositions, Generic[K, V]):
         Works in any event loop, if that of the first call has ended.
         """
         wait = arguments.seconds(timeout)
-        if self._home is not None and self._home.is_closed() and not self._inner.is_closed:
+        if self._home is not None and self._home.is_closed() and not self._inner._closed:
             self._move()
         self.check_loop()
         self._check_not_listener()
@@ -401,11 +372,11 @@ class AsyncConsumer(AsyncPositions, Generic[K, V]):
         try:
             await self._work.end(timeout)
             left = max(0.0, deadline - clock.time())
-            await self._work.carry_out(self._inner.leaving_before_close(left, commit=commit))
+            await self._work.carry_out(self._inner._leaving_before_close(left, commit=commit))
         finally:
             self.side.unwatch()
             self._inner.stop_driver()
-            await self.side.aside(self._inner.close_the_rest)
+            await self.side.aside(self._inner._close_the_rest)
             self.side.blocking.shutdown(wait=False)
 
     # -- helpers ----------------------------------------------------------------------------------
@@ -429,7 +400,7 @@ class AsyncConsumer(AsyncPositions, Generic[K, V]):
 
     def _start(self) -> None:
         """Begin to watch for records, on the running event loop."""
-        if not (self.side.watches or self._inner.is_closed):
+        if not (self.side.watches or self._inner._closed):
             self.check_loop()
             self.side.watch(self._inner.record_event())
 

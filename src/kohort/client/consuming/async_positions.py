@@ -51,7 +51,7 @@ class AsyncPositions:
         """
         given = None if offsets is None else arguments.offsets(offsets)
         self._check_open()
-        self._inner.check_group("commit()")
+        self._inner._check_group("commit()")
         wanted = self._loop.reader.to_commit(given)
         if wanted:
             await self._driver.answer(self._driver.commit(wanted))
@@ -63,7 +63,7 @@ class AsyncPositions:
         wanted = arguments.partitions(partitions)
         wait = None if timeout is None else arguments.seconds(timeout)
         self._check_open()
-        self._inner.check_group("committed()")
+        self._inner._check_group("committed()")
         if not wanted:
             return {}
         found: dict[TopicPartition, Position] = await self._driver.answer(
@@ -165,5 +165,5 @@ class AsyncPositions:
 
     def _check_open(self) -> None:
         self.check_loop()
-        if self._inner.is_closed:
+        if self._inner._closed:
             raise Closed("this consumer was closed; make a new one")

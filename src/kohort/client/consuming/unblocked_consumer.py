@@ -17,7 +17,6 @@ from kohort.client.connections.driver_thread import DriverThread, consumer_threa
 from kohort.client.connections.readable_event import ReadableEvent
 from kohort.client.consumer import Consumer
 from kohort.client.consuming.async_driver import AsyncDriver
-from kohort.client.consuming.log_questions import LogQuestions
 from kohort.client.consuming.loop_side import LoopSide
 from kohort.client.consuming.steps import Steps
 from kohort.client.errors import Closed, WrongUse
@@ -70,16 +69,6 @@ class UnblockedConsumer(Consumer[K, V]):
         self.api_timeout_s = self._api_timeout_s()
         self.max_poll_records = self._settings.max_poll_records
 
-    @property
-    def questions(self) -> LogQuestions:
-        """Asks about topics and logs."""
-        return self._questions
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether the consumer was closed."""
-        return self._closed
-
     def wanted(self, partitions: Collection[PartitionLike] | None) -> frozenset[TopicPartition]:
         """The partitions, if all are assigned; default: all that are."""
         with self._alone():
@@ -122,10 +111,6 @@ class UnblockedConsumer(Consumer[K, V]):
         """Becomes readable when records arrive."""
         return self._fetcher.event() if self._columns is None else self._columns.event()
 
-    def unsubscribing(self) -> Steps:
-        """The steps of `unsubscribe`."""
-        return self._unsubscribing()
-
     def assigning(self, partitions: Collection[PartitionLike]) -> Steps:
         """The steps of `assign`."""
         wanted = arguments.partitions(partitions)
@@ -134,22 +119,10 @@ class UnblockedConsumer(Consumer[K, V]):
                 raise WrongUse("unsubscribe() first: the group assigns partitions to this consumer")
             return self._assigning(wanted, self.api_timeout_s)
 
-    def check_group(self, call: str) -> None:
-        """Raise WrongUse without a group id."""
-        self._check_group(call)
-
-    def leaving_before_close(self, timeout: float, *, commit: bool) -> Steps:
-        """The steps of `close` that the group takes part in."""
-        return self._leaving_before_close(timeout, commit=commit)
-
     def stop_driver(self) -> None:
         """Close the connections; no call works any more."""
         self._closed = True
         self._thread.stop(0.0)
-
-    def close_the_rest(self) -> None:
-        """Close what may wait for librdkafka or for files."""
-        self._close_the_rest()
 
     def _make_fetcher(self, settings: ClientSettings) -> RecordFetcher:
         return RecordFetcher(settings, aside=self._outer.side.aside)
