@@ -25,10 +25,10 @@ from pathlib import Path
 from bench.ending import end_with_children
 from bench.results import emit
 
-from kohort.cli.explain.command import without_collector
 from kohort.cli.explain.evidence import read_sources
 from kohort.explain.explaining import Explainer
 from kohort.history.fewest_moves import fewest_moves
+from kohort.host.collector import without_collector
 
 SCALA = "(kafka.coordinator.group.GroupCoordinator)"
 GROUPS = 20
@@ -153,7 +153,7 @@ def write(path: Path, lines: Iterator[str], size: int) -> int:
     raise AssertionError("the lines never end")
 
 
-@without_collector
+@without_collector()
 def read(path: Path) -> dict[str, float]:
     """Explain one log in this program: seconds, CPU seconds and peak memory."""
     begun, started = time.perf_counter(), time.process_time()

@@ -395,8 +395,7 @@ class BrokerServer:
         if log.failure is not None:
             self._fail(log.failure)
         elif log.config.sync_before_answer:
-            topic, _, number = log.name.rpartition("-")
-            self._fetching.waiting.changed([TopicPartition(topic, int(number))])
+            self._fetching.waiting.changed([TopicPartition.of(log.name)])
 
     def _fail(self, failure: StorageError) -> None:
         if self.failure is None:

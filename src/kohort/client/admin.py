@@ -265,23 +265,13 @@ class Admin:
         Raises:
             RequestFailed: UNKNOWN_TOPIC_OR_PARTITION and others, for the first partition refused.
         """
-        wanted = sorted(set(partitions))
-        found: dict[TopicPartition, OffsetDescription] = {}
         isolation_level = 1 if self._settings.isolation_level == "read_committed" else 0
-
-        def ask(deadline: float) -> None:
-            left = [tp for tp in wanted if tp not in found]
-            for answer in self._cluster.request_leaders(
-                k02_list_offsets.ListOffsetsRequest,
-                left,
-                lambda mine, version: list_request(mine, at, isolation_level),
-                deadline,
-            ):
-                note_offsets(answer, found)
-
-        if wanted:
-            self._cluster.retry(ask)
-        return found
+        return self._cluster.ask_leaders(
+            k02_list_offsets.ListOffsetsRequest,
+            partitions,
+            lambda mine, _: list_request(mine, at, isolation_level),
+            note_offsets,
+        )
 
     def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """The end of a leader epoch in each log: the first offset of a later leader (KIP-320).
@@ -295,20 +285,12 @@ class Admin:
         Raises:
             RequestFailed: UNKNOWN_TOPIC_OR_PARTITION and others, for the first partition refused.
         """
-        found: dict[TopicPartition, int] = {}
-
-        def ask(deadline: float) -> None:
-            left = [tp for tp in sorted(epochs) if tp not in found]
-            for answer in self._cluster.request_leaders(
-                k23_offset_for_leader_epoch.OffsetForLeaderEpochRequest,
-                left,
-                lambda mine, _: epochs_request({tp: epochs[tp] for tp in mine}),
-                deadline,
-            ):
-                note_epoch_ends(answer, found)
-
-        if epochs:
-            self._cluster.retry(ask)
+        found = self._cluster.ask_leaders(
+            k23_offset_for_leader_epoch.OffsetForLeaderEpochRequest,
+            epochs,
+            lambda mine, _: epochs_request({tp: epochs[tp] for tp in mine}),
+            note_epoch_ends,
+        )
         return {tp: end for tp, end in found.items() if end >= 0}
 
     def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:

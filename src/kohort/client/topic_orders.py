@@ -86,25 +86,20 @@ def delete_records(
     cluster: ClusterClient, before: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
     """Delete the records before these offsets; -1: all that are there. Where partitions begin."""
-    found: dict[TopicPartition, int] = {}
 
-    def ask(deadline: float) -> None:
-        left = sorted(tp for tp in before if tp not in found)
-        for answer in cluster.request_leaders(
-            k21.DeleteRecordsRequest,
-            left,
-            lambda mine, version: _delete_records_message(before, mine, deadline),
-            deadline,
-        ):
-            for topic in answer.topics:
-                for row in topic.partitions:
-                    tp = TopicPartition(topic.name, row.partition_index)
-                    check_known(row.error_code, f"partition {tp}")
-                    found[tp] = row.low_watermark
+    def note(answer: k21.DeleteRecordsResponse, found: dict[TopicPartition, int]) -> None:
+        for topic in answer.topics:
+            for row in topic.partitions:
+                tp = TopicPartition(topic.name, row.partition_index)
+                check_known(row.error_code, f"partition {tp}")
+                found[tp] = row.low_watermark
 
-    if before:
-        cluster.retry(ask)
-    return found
+    return cluster.ask_leaders(
+        k21.DeleteRecordsRequest,
+        before,
+        lambda mine, deadline: _delete_records_message(before, mine, deadline),
+        note,
+    )
 
 
 def _delete_records_message(

@@ -76,6 +76,11 @@ def often(count: int) -> str:
     return "once" if count == 1 else f"{count:,} times"
 
 
+def repeated(count: int) -> str:
+    """``, 7 times`` after a verb; empty for one time."""
+    return f", {often(count)}" if count > 1 else ""
+
+
 def cause_text(each: Rebalance) -> str:
     """The cause; ``(likely)`` follows a cause that the source does not tell."""
     likely = not each.certain and each.cause is not Cause.UNTOLD

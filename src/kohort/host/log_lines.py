@@ -22,6 +22,11 @@ JSON: Final = "json"
 _TEXT_FORM: Final = "%(asctime)s %(levelname)s %(message)s (%(name)s)"
 
 
+def utc_text(at: float) -> str:
+    """A time in seconds since 1970, as ISO 8601 in UTC with milliseconds."""
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
 class JsonLines(logging.Formatter):
     """Makes one JSON object of each record: time (UTC), level, logger, pid, fields, message.
 
@@ -35,9 +40,8 @@ class JsonLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """The object in one line; a stack trace is in ``error``."""
-        at = datetime.fromtimestamp(record.created, UTC)
         line: dict[str, object] = {
-            "time": at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "time": utc_text(record.created),
             "level": record.levelname,
             "logger": record.name,
             "pid": record.process,

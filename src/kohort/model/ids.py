@@ -37,3 +37,9 @@ class TopicPartition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+    @classmethod
+    def of(cls, name: str) -> TopicPartition:
+        """The partition of a text that ``str`` made."""
+        topic, _, number = name.rpartition("-")
+        return cls(topic, int(number))

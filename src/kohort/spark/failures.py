@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import gettempdir
 from typing import Any, ClassVar, Final
 
-from pyspark.errors.exceptions.base import StreamingQueryException
+from pyspark.errors.exceptions.base import PySparkException, StreamingQueryException
 
 from kohort.model.errors import ConfigError, KohortError
 
@@ -127,6 +127,12 @@ def first_cause(error: Exception) -> str:
     while (deeper := cause.getCause()) is not None:
         cause = deeper
     return _first_line(str(cause.toString())).partition(". Received status: ")[0]
+
+
+def error_of_task(error: PySparkException) -> str:
+    """The last line of the Python error within an error of Spark."""
+    lines = [line.strip() for line in str(error).splitlines() if "Error: " in line]
+    return lines[-1] if lines else _first_line(str(error))
 
 
 def _about_record(text: str, told: str) -> RecordRefused | None:

@@ -11,11 +11,9 @@ share nothing.
 
 from __future__ import annotations
 
-import gc
 import heapq
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -32,7 +30,9 @@ from kohort.explain.patterns.group import storms
 from kohort.explain.rebalances import Rebalance
 from kohort.explain.told import Told
 from kohort.history.fewest_moves import fewest_moves
+from kohort.host.collector import without_collector
 from kohort.model.errors import ConfigError, KohortError
+from kohort.spark.failures import error_of_task
 
 Reader: TypeAlias = Callable[[str], Iterator[tuple[float, Told] | str]]
 """Reads a file: events with their times, in their order, and remarks about the file as texts."""
@@ -118,8 +118,7 @@ def _write(frame: DataFrame, folder: Path) -> None:
 
 
 def _told(error: PySparkException) -> KohortError:
-    lines = [line.strip() for line in str(error).splitlines() if "Error: " in line]
-    reason = lines[-1] if lines else str(error).partition("\n")[0]
+    reason = error_of_task(error)
     known = "ConfigError: "
     if known in reason:
         return ConfigError(reason.partition(known)[2])
@@ -133,20 +132,10 @@ def _read(
     read: Reader, names: Sequence[str], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """The events of files in lists; remarks are lists of the group NULL."""
-    with _without_collection():
+    with without_collector():
         for batch in batches:
             for file in batch.column(0).to_pylist():
                 yield from _lists(read, names[file], file)
-
-
-@contextmanager
-def _without_collection() -> Iterator[None]:
-    """Facts and events have no cycles: the collector takes a third of the time, and finds none."""
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
 
 
 def _lists(read: Reader, name: str, file: int) -> Iterator[pa.RecordBatch]:
@@ -194,7 +183,7 @@ def _explain(lists: pa.Table) -> pa.Table:
         return pa.Table.from_pylist([{"remarks": remarks}], schema=_schema())
     streams = [_unpacked(each) for each in by_file.values()]
     events = heapq.merge(*streams, key=lambda timed: timed[0])
-    with _without_collection():
+    with without_collector():
         explained = Explainer(fewest_moves).feed_all(told for _, told in events).finish()
     return pa.Table.from_pylist([_row(each) for each in explained], schema=_schema())
 

@@ -16,6 +16,8 @@ from typing import Any
 
 from pyspark.sql.streaming.query import StreamingQuery
 
+from kohort.model.ids import TopicPartition
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
@@ -98,7 +100,7 @@ def progress_of(progress: Mapping[str, Any]) -> Progress:
         batch=int(progress["batchId"]),
         rows=int(source["numInputRows"]),
         seconds=progress["durationMs"]["triggerExecution"] / 1000,
-        partitions=tuple(sorted(document.get("p", {}), key=_by_number)),
+        partitions=tuple(sorted(document.get("p", {}), key=TopicPartition.of)),
         lag=document.get("lag"),
         generation=document.get("generation"),
         rebalances=document.get("rebalances"),
@@ -136,8 +138,3 @@ def _counts(document: Mapping[str, int]) -> list[str]:
     if (held_ms := document.get("held_ms")) is not None:
         told.append(f"held {held_ms / 1000:.1f} s")
     return told
-
-
-def _by_number(partition: str) -> tuple[str, int]:
-    topic, _, number = partition.rpartition("-")
-    return topic, int(number)

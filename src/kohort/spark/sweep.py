@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import fields
@@ -28,6 +27,8 @@ from kohort.history.cost_values import Metrics
 from kohort.lab.scenarios.base import Timeouts
 from kohort.lab.table import Job, do
 from kohort.model.errors import ConfigError, KohortError
+from kohort.spark.failures import error_of_task
+from kohort.spark.tables.durable import beside
 
 RUNS: Final = "runs"
 """The folder of the results."""
@@ -192,13 +193,7 @@ def _do_all(
         try:
             running.result()
         except PySparkException as error:
-            raise KohortError(f"a run of the lab failed: {_reason(error)}") from error
-
-
-def _reason(error: PySparkException) -> str:
-    """The last line of the Python error within an error of Spark."""
-    lines = [line.strip() for line in str(error).splitlines() if "Error: " in line]
-    return lines[-1] if lines else str(error).partition("\n")[0]
+            raise KohortError(f"a run of the lab failed: {error_of_task(error)}") from error
 
 
 def _task(
@@ -221,12 +216,9 @@ def _done(job: Job) -> tuple[Job, Metrics]:
 
 def _write(rows: list[dict[str, Any]], path: Path) -> None:
     """Write a file that is whole as soon as it has its name."""
-    mark = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    try:
-        pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), mark)
-        mark.replace(path)
-    finally:
-        mark.unlink(missing_ok=True)
+    with beside(path) as made:
+        pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), made)
+        made.replace(path)
 
 
 def _row(job: Job, metrics: Metrics) -> dict[str, Any]:

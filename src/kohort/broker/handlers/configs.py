@@ -226,7 +226,7 @@ def alter_configs(
     """Replace all settings of topics, or only check whether the change is possible."""
 
     def replaced(_: Topic, resource: k33.AlterConfigsResource) -> dict[str, str]:
-        return _without_nulls({config.name: config.value for config in resource.configs})
+        return without_nulls({config.name: config.value for config in resource.configs})
 
     responses = _alter(state, request.resources, replaced, validate_only=request.validate_only)
     return k33.AlterConfigsResponse(responses=responses)
@@ -298,11 +298,16 @@ def _topic_to_alter(state: BrokerState, resource: Resource, *, once: bool) -> To
     return _topic(state, name)
 
 
-def _without_nulls(configs: Mapping[str, str | None]) -> dict[str, str]:
+def without_nulls(
+    configs: Mapping[str, str | None],
+    of: str = "",
+    code: ErrorCode = ErrorCode.INVALID_REQUEST,
+) -> dict[str, str]:
+    """The settings; RefusedTopic with Kafka's sentence about settings ``of`` if one is null."""
     given = {name: value for name, value in configs.items() if value is not None}
     if len(given) < len(configs):
         missing = ", ".join(name for name, value in configs.items() if value is None)
-        raise RefusedTopic(f"Null value not supported for : {missing}")
+        raise RefusedTopic(f"Null value not supported for {of}: {missing}", code)
     return given
 
 
@@ -313,9 +318,9 @@ def _change(state: BrokerState, configs: dict[str, str], change: k44.AlterableCo
     if operation == DELETE:
         configs.pop(name, None)
     elif operation == SET:
-        configs |= _without_nulls({name: change.value})
+        configs |= without_nulls({name: change.value})
     elif operation in (APPEND, SUBTRACT):
-        items = words_of(_without_nulls({name: change.value})[name])
+        items = words_of(without_nulls({name: change.value})[name])
         configs[name] = _with_items(state, configs, change, items)
     else:
         raise RefusedTopic(

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import TypeVar
 
-from kohort.broker.handlers.configs import topic_settings
+from kohort.broker.handlers.configs import topic_settings, without_nulls
 from kohort.broker.handlers.placing import grown, placed
 from kohort.broker.state import BrokerState
 from kohort.model.errors import ErrorCode
@@ -64,12 +64,7 @@ def _create(
 ) -> CreatableTopicResult:
     placement = placed(state, wanted)
     configs = {config.name: config.value for config in wanted.configs}
-    given = {name: value for name, value in configs.items() if value is not None}
-    if len(given) < len(configs):
-        missing = ", ".join(name for name, value in configs.items() if value is None)
-        raise RefusedTopic(
-            f"Null value not supported for topic configs: {missing}", ErrorCode.INVALID_CONFIG
-        )
+    given = without_nulls(configs, "topic configs", ErrorCode.INVALID_CONFIG)
     topic = state.topics.create(
         wanted.name,
         placement.partitions,

@@ -7,12 +7,10 @@ Must not know: the meaning of lines (``kohort.explain``). Memory does not grow w
 
 from __future__ import annotations
 
-import gc
 import json
-from collections.abc import Callable, Iterator
-from functools import wraps
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import Any, Final
 
 import click
 
@@ -49,6 +47,7 @@ from kohort.explain.pages.trace import trace
 from kohort.explain.rebalances import Rebalance
 from kohort.explain.stories import Story
 from kohort.history.fewest_moves import fewest_moves
+from kohort.host.collector import without_collector
 from kohort.model.errors import ConfigError
 
 _COLUMNS: Final = (
@@ -60,28 +59,6 @@ _IF_KNOWN: Final = frozenset({"WAITED FOR", "MOVED", "NEEDLESS", "STOPPED", "COS
 _SHOWN: Final = 20
 """Rebalances in the table of a group."""
 
-Parameters = ParamSpec("Parameters")
-Returned = TypeVar("Returned")
-
-
-def without_collector(function: Callable[Parameters, Returned]) -> Callable[Parameters, Returned]:
-    """The function, run without the garbage collector: stories have millions of values, no cycles.
-
-    Only for a program that ends with this function: it looks at the values again and again.
-    """
-
-    @wraps(function)
-    def run(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Returned:
-        collects = gc.isenabled()
-        gc.disable()
-        try:
-            return function(*args, **kwargs)
-        finally:
-            if collects:
-                gc.enable()
-
-    return run
-
 
 @click.command()
 @evidence_files
@@ -92,7 +69,7 @@ def without_collector(function: Callable[Parameters, Returned]) -> Callable[Para
 @click.option("--html", type=FILE, help="Write a page with pictures to this file.")
 @click.option("--trace", "traced", type=FILE, help="Write a trace for Perfetto to this file.")
 @json_option
-@without_collector
+@without_collector()
 def explain(
     *,
     files: tuple[Path, ...],

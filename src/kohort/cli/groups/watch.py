@@ -14,7 +14,6 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 
 import click
 from rich.console import Console, Group
@@ -29,6 +28,7 @@ from kohort.cli.output import MISSING, Duration, bootstrap_option, configured, j
 from kohort.client.admin import Admin
 from kohort.client.descriptions import GroupDescription, GroupMemberDescription
 from kohort.client.errors import ClientError
+from kohort.host.log_lines import utc_text
 from kohort.model.ids import TopicPartition
 
 SHOWN_CHANGES = 12
@@ -78,18 +78,14 @@ class Change:
 
     def line(self) -> str:
         """The change as one line."""
-        return f"{_time(self.at)}  {self.group_id}  {self.kind}  {self.text}"
+        return f"{utc_text(self.at)}  {self.group_id}  {self.kind}  {self.text}"
 
     def as_json(self) -> str:
         """The change as one line of JSON."""
         return json.dumps(
-            {"time": _time(self.at), "group": self.group_id, "change": self.kind, **self.values},
+            {"time": utc_text(self.at), "group": self.group_id, "change": self.kind, **self.values},
             ensure_ascii=False,
         )
-
-
-def _time(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def changes(before: Look | None, after: Look) -> list[Change]:

@@ -10,7 +10,7 @@ import random
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -179,32 +179,42 @@ class ClusterClient:
         if self._answers.pop(request_id, None) is not None:
             self.engine.cancel(request_id)
 
-    def request_leaders(
+    def ask_leaders(
         self,
         request_class: type,
-        partitions: Sequence[TopicPartition],
-        build: Callable[[Sequence[TopicPartition], int], Any],
-        deadline: float,
-    ) -> Iterator[Any]:
-        """The responses of the leaders of these partitions.
+        partitions: Iterable[TopicPartition],
+        build: Callable[[Sequence[TopicPartition], float], Any],
+        note: Callable[[Any, dict[TopicPartition, T]], None],
+    ) -> dict[TopicPartition, T]:
+        """Ask the leaders of these partitions; see `retry`.
 
         Args:
             request_class: of the message.
-            partitions: must not be empty.
-            build: makes the message for the partitions of one leader, in a version.
-            deadline: on ``time.monotonic``.
+            partitions: each gets a value; nothing is asked without any.
+            build: makes the message for the partitions of one leader, with the deadline.
+            note: adds the values of an answer, or raises RequestFailed.
 
         Raises:
-            RequestFailed: a topic or partition does not exist.
+            RequestFailed: a topic or partition does not exist, or is refused.
             BrokerUnreachable, RequestTimedOut: as in `request`.
         """
-        self.check_partitions(partitions, deadline)
-        request_id = self.post_leaders(request_class, partitions, build, deadline)
-        with closing(self.answers(request_id, partitions)) as answers:
-            for _, answer in answers:
-                if isinstance(answer, ClientError):
-                    raise answer
-                yield answer
+        wanted, found = set(partitions), dict[TopicPartition, T]()
+
+        def ask(deadline: float) -> None:
+            left = sorted(wanted - found.keys())
+            self.check_partitions(left, deadline)
+            request_id = self.post_leaders(
+                request_class, left, lambda mine, _version: build(mine, deadline), deadline
+            )
+            with closing(self.answers(request_id, left)) as answers:
+                for _, answer in answers:
+                    if isinstance(answer, ClientError):
+                        raise answer
+                    note(answer, found)
+
+        if wanted:
+            self.retry(ask)
+        return found
 
     def post_leaders(
         self,
@@ -215,7 +225,11 @@ class ClusterClient:
     ) -> RequestId:
         """Send one request to each leader; `answers` returns the responses later.
 
-        The arguments are those of `request_leaders`. The partitions are not checked.
+        Args:
+            request_class: of the message.
+            partitions: must not be empty; they are not checked.
+            build: makes the message for the partitions of one leader, in a version.
+            deadline: on ``time.monotonic``.
         """
         where = LeadersOf(partitions=tuple(partitions), build=build)
         return self._post(

@@ -104,10 +104,7 @@ def _old_record(found: re.Match[str], place: Place) -> Committed | Settled:
             SettledMember(
                 member=each["member"],
                 client=client_of(each["member"]),
-                partitions=frozenset(
-                    TopicPartition(topic, int(number))
-                    for topic, _, number in (p.rpartition("-") for p in _listed(each["partitions"]))
-                ),
+                partitions=frozenset(map(TopicPartition.of, _listed(each["partitions"]))),
             )
             for each in _OLD_MEMBER.finditer(data["assignment"])
         ),

@@ -13,7 +13,7 @@ from typing import Final
 from kohort.explain.amounts import Known
 from kohort.explain.causes import Cause
 from kohort.explain.events import Event, Kind, Side
-from kohort.explain.findings import Finding, events_of, often, places_of, span_text
+from kohort.explain.findings import Finding, events_of, often, places_of, repeated, span_text
 from kohort.explain.offsets_topic.leader_epochs import SINCE
 from kohort.explain.rebalances import seconds_between
 from kohort.explain.stories import Story
@@ -172,7 +172,7 @@ def leader(story: Story) -> Iterator[Finding]:
         yield Finding(
             name="leader too late",
             says=f"The leader{f' {late[0].member}' if late[0].member else ''} did not join again "
-            f"in time{_times(story.counts[Kind.LEADER_REPLACED])}, so another member assigns, or "
+            f"in time{repeated(story.counts[Kind.LEADER_REPLACED])}, so another member assigns, or "
             "the group waits once more.",
             advice="The leader was busy between two polls, or its process stopped: look at its "
             "own log of that time.",
@@ -196,7 +196,7 @@ def _without_assignment(story: Story) -> Iterator[Finding]:
         yield Finding(
             name="leader cannot sync",
             says=f"A client had joined and got no assignment for {span_text(longest)}, until "
-            f"the group started over{_times(len(waits))}.",
+            f"the group started over{repeated(len(waits))}.",
             advice="The leader is stuck in its assignor, stopped, or its SyncGroup is refused: "
             "look at the log of the leader; the coordinator's log names the leader.",
             known=Known.BOUNDED,
@@ -216,8 +216,8 @@ def storing(story: Story) -> Iterator[Finding]:
         yield Finding(
             name="coordinator moved",
             says="The broker was not the coordinator of the group any more when it had to store "
-            f"the assignment{_times(max(len(begun), story.counts[Kind.STORE_FAILED]))}: the group "
-            "had moved to another broker.",
+            f"the assignment{repeated(max(len(begun), story.counts[Kind.STORE_FAILED]))}: the "
+            "group had moved to another broker.",
             advice="This is normal when brokers restart. Members find the new coordinator by "
             "themselves.",
             evidence=places_of(told) or places_of(begun),
@@ -236,7 +236,7 @@ def storing(story: Story) -> Iterator[Finding]:
     yield Finding(
         name="group record too large" if large else "group not stored",
         says="The broker could not store the assignment of the group"
-        f"{_times(max(len(begun), story.counts[Kind.STORE_FAILED]))}.{why}",
+        f"{repeated(max(len(begun), story.counts[Kind.STORE_FAILED]))}.{why}",
         advice="Bring back the brokers that hold replicas of __consumer_offsets "
         "(min.insync.replicas)."
         if not large
@@ -299,7 +299,3 @@ def protocols(story: Story) -> Iterator[Finding]:
             "time.",
             evidence=places_of(cooperative),
         )
-
-
-def _times(count: int) -> str:
-    return f", {count} times" if count > 1 else ""

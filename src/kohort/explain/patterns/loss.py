@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kohort.explain.events import Kind
-from kohort.explain.findings import Finding, events_of, places_of
+from kohort.explain.findings import Finding, events_of, places_of, repeated
 from kohort.explain.stories import Story
 from kohort.explain.waits import names_in
 
@@ -18,7 +18,7 @@ def refused_commits(story: Story) -> Iterator[Finding]:
     if events := events_of(story, Kind.COMMIT_FAILED):
         yield Finding(
             name="commit refused",
-            says=f"A commit of offsets failed{_times(story.counts[Kind.COMMIT_FAILED])}: its "
+            says=f"A commit of offsets failed{repeated(story.counts[Kind.COMMIT_FAILED])}: its "
             "records are processed again, by this member or by the next owner of the partition.",
             advice="If the group had rebalanced, the member was too slow: commit before "
             "max.poll.interval.ms ends, and in the rebalance callback. Otherwise look at the "
@@ -33,8 +33,8 @@ def lost_partitions(story: Story) -> Iterator[Finding]:
         yield Finding(
             name="partitions lost",
             says="A client lost its partitions without giving them up"
-            f"{_times(story.counts[Kind.LOST])}: it was no member any more, and another member may "
-            "have consumed them already.",
+            f"{repeated(story.counts[Kind.LOST])}: it was no member any more, and another member "
+            "may have consumed them already.",
             advice="Do not commit in onPartitionsLost. Look for the reason why the member was "
             "removed: its session, its poll interval, or a second process with its instance id.",
             evidence=places_of(events),
@@ -67,7 +67,7 @@ def did_not_join(story: Story) -> Iterator[Finding]:
         yield Finding(
             name="new member never joined",
             says=f"A client asked for a member id and never used it"
-            f"{_times(story.counts[Kind.PENDING_EXPIRED])}.",
+            f"{repeated(story.counts[Kind.PENDING_EXPIRED])}.",
             advice="The client ended, or lost its connection, between the two requests of a first "
             "join (KIP-394). Many of them come from clients that start in a loop.",
             evidence=places_of(pending),
@@ -84,7 +84,3 @@ def empty_assignments(story: Story) -> Iterator[Finding]:
             "the topics of that member.",
             evidence=places_of(events),
         )
-
-
-def _times(count: int) -> str:
-    return f", {count} times" if count > 1 else ""

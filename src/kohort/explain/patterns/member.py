@@ -15,8 +15,8 @@ from kohort.explain.findings import (
     POLL_WORDS,
     Finding,
     events_of,
-    often,
     places_of,
+    repeated,
     span_text,
     timeout_near,
 )
@@ -164,7 +164,7 @@ def _begin(name: str) -> str:
 
 def _session_said(story: Story, expired: list[Event], count: int, *, by_client: bool) -> str:
     """The sentence about sessions that ended; a client sees the end from its own side."""
-    times = f", {often(count)}" if count > 1 else ""
+    times = repeated(count)
     if not expired and not by_client:
         unknown = story.examples.get(Kind.UNKNOWN_MEMBER, [])
         return (
@@ -186,7 +186,7 @@ def too_slow(story: Story) -> Iterator[Finding]:
     if not events:
         return
     limit = span_text(int(events[0].details["ms"]) / 1_000)
-    count = f", {story.too_slow} times" if story.too_slow > 1 else ""
+    count = repeated(story.too_slow)
     yield Finding(
         name="partitions not given up in time",
         says=f"Member {events[0].member} did not give its partitions up within {limit}, its "

@@ -72,7 +72,7 @@ def pieces_in(
                 if piece.begin < offset
             ]
         for text, (begin, end, epoch) in note.get("ranges", {}).items():
-            partition = _partition(text)
+            partition = TopicPartition.of(text)
             mine = pieces.setdefault(partition, [])
             first = begins.get(partition)
             if not mine and first is not None and first < begin:
@@ -98,12 +98,7 @@ def rewind_change(
 
 def cuts_in(note: Mapping[str, Any]) -> dict[TopicPartition, int]:
     """The positions that a rewind set, from its note; empty for other notes."""
-    return {_partition(text): offset for text, offset in note.get(_REWOUND, {}).items()}
-
-
-def _partition(text: str) -> TopicPartition:
-    topic, _, number = text.rpartition("-")
-    return TopicPartition(topic, int(number))
+    return {TopicPartition.of(text): offset for text, offset in note.get(_REWOUND, {}).items()}
 
 
 def _noted_piece(
@@ -138,7 +133,6 @@ def _added(directory: Path, written: Iterable[WrittenFile]) -> list[DeltaFile]:
 
 def _as_delta(directory: Path, parts: Sequence[tuple[TopicPartition, DataFile]]) -> DeltaFile:
     [*_, (_, file)] = parts
-    status = (directory / file.path).stat()
     topics = sorted(partition.topic for partition, _ in parts)
     numbers = sorted(partition.partition for partition, _ in parts)
     least: dict[str, Any] = {"topic": topics[0], "partition": numbers[0]}
@@ -147,18 +141,13 @@ def _as_delta(directory: Path, parts: Sequence[tuple[TopicPartition, DataFile]])
     if len(offsets) == len(parts):
         least["offset"] = min(first for first, _ in offsets)
         most["offset"] = max(last for _, last in offsets)
-    return DeltaFile(
-        path=file.path,
-        size=status.st_size,
-        modified_ms=status.st_mtime_ns // 1_000_000,
-        values=file.values,
-        stats={
-            "numRecords": sum(part.rows for _, part in parts),
-            "minValues": least,
-            "maxValues": most,
-            "nullCount": dict.fromkeys(PLACE_SCHEMA.names, 0),
-        },
-    )
+    stats = {
+        "numRecords": sum(part.rows for _, part in parts),
+        "minValues": least,
+        "maxValues": most,
+        "nullCount": dict.fromkeys(PLACE_SCHEMA.names, 0),
+    }
+    return DeltaFile.at(directory, file.path, stats, file.values)
 
 
 def owners_in(notes: Iterable[Mapping[str, Any]]) -> dict[str, tuple[int, str]]:

@@ -67,6 +67,17 @@ class DeltaFile:
     stats: Mapping[str, Any]
     values: Values = ()
 
+    @classmethod
+    def at(
+        cls, directory: Path, path: str, stats: Mapping[str, Any], values: Values = ()
+    ) -> DeltaFile:
+        """The file at a path below the directory of the table."""
+        status = (directory / path).stat()
+        modified_ms = status.st_mtime_ns // 1_000_000
+        return cls(
+            path=path, size=status.st_size, modified_ms=modified_ms, stats=stats, values=values
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:

@@ -251,14 +251,7 @@ def _written(log: DeltaLog, small: Sequence[DeltaFile], stopped: Callable[[], bo
             f"{log.directory} was not compacted: the log has {expected} rows in {len(small)} "
             f"files, they have {output.rows}; `kohort table verify` names the damaged files"
         )
-    status = (log.directory / path).stat()
-    return DeltaFile(
-        path=path,
-        size=status.st_size,
-        modified_ms=status.st_mtime_ns // 1_000_000,
-        values=values,
-        stats=_joined([file.stats for file in small]),
-    )
+    return DeltaFile.at(log.directory, path, _joined([file.stats for file in small]), values)
 
 
 def _batches(log: DeltaLog, file: DeltaFile) -> Iterator[pa.RecordBatch]:

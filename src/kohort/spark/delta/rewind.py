@@ -144,16 +144,10 @@ def _replacing(
     """A new file with the rows of a file that stay; ``staying`` has their places."""
     folder = COMPACTED + folders_of(log.partition_by, file.values)
     output = _rewritten(log.directory, file.path, folder, cuts)
-    status = (log.directory / output.path).stat()
     bounds = {name: pc.min_max(staying.column(name)).as_py() for name in PLACE}
-    return DeltaFile(
-        path=output.path,
-        size=status.st_size,
-        modified_ms=status.st_mtime_ns // 1_000_000,
-        values=file.values,
-        stats={
-            "numRecords": output.rows,
-            "minValues": {name: bound["min"] for name, bound in bounds.items()},
-            "maxValues": {name: bound["max"] for name, bound in bounds.items()},
-        },
-    )
+    stats = {
+        "numRecords": output.rows,
+        "minValues": {name: bound["min"] for name, bound in bounds.items()},
+        "maxValues": {name: bound["max"] for name, bound in bounds.items()},
+    }
+    return DeltaFile.at(log.directory, output.path, stats, file.values)

@@ -12,15 +12,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
-import uuid
 from pathlib import Path
 from typing import Final
 
 from kohort.host.identity import VARIABLE, HostIdentity
 from kohort.model.errors import ConfigError
 from kohort.spark.ledgers.ledger import LedgerError
-from kohort.spark.tables.durable import sync
+from kohort.spark.tables.durable import write_whole
 
 NAME: Final = "host.json"
 
@@ -42,8 +40,11 @@ class OneHost:
             OSError: the note cannot be written.
         """
         noted = self.noted()
-        if noted is None and not self._note_first():
-            noted = self.noted()
+        if noted is None:
+            try:
+                self._write(first=True)
+            except FileExistsError:
+                noted = self.noted()
         if noted is None:
             return
         if not noted.is_same(self._here):
@@ -55,7 +56,7 @@ class OneHost:
                 f"{table}` here; containers of one machine get one name in {VARIABLE}"
             )
         if noted.boot != self._here.boot:
-            self._replace()
+            self._write()
 
     def check(self) -> None:
         """Raise LedgerError if another host has adopted the table."""
@@ -77,7 +78,7 @@ class OneHost:
             noted = self.noted()
         except LedgerError:
             noted = None
-        self._replace()
+        self._write()
         return noted
 
     def noted(self) -> HostIdentity | None:
@@ -106,29 +107,6 @@ class OneHost:
                 f"`kohort table adopt {table}` on the host that shall write it"
             ) from error
 
-    def _note_first(self) -> bool:
-        """Make the note; False if another process was first."""
-        made = self._written()
-        try:
-            os.link(made, self._path)
-        except FileExistsError:
-            return False
-        finally:
-            made.unlink()
-        sync(self._path.parent)
-        return True
-
-    def _replace(self) -> None:
-        self._written().replace(self._path)
-        sync(self._path.parent)
-
-    def _written(self) -> Path:
-        """The note under another name, so that no process reads half of the note."""
-        path = self._path.with_name(f"{NAME}.{uuid.uuid4().hex}")
-        try:
-            path.write_text(json.dumps(dataclasses.asdict(self._here)), encoding="utf-8")
-            sync(path)
-        except OSError:
-            path.unlink(missing_ok=True)
-            raise
-        return path
+    def _write(self, *, first: bool = False) -> None:
+        text = json.dumps(dataclasses.asdict(self._here))
+        write_whole(self._path, text, first=first)

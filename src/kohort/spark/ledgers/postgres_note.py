@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,7 +18,7 @@ from typing import Final
 
 from kohort.model.errors import ConfigError
 from kohort.spark.ledgers.ledger import LedgerError
-from kohort.spark.tables.durable import make_folder, sync
+from kohort.spark.tables.durable import make_folder, write_whole
 
 NOTE: Final = Path("_kohort") / "postgres.json"
 
@@ -59,20 +57,10 @@ def note_database(directory: Path, note: DatabaseNote) -> DatabaseNote:
     path = directory / NOTE
     try:
         make_folder(path.parent)
-        made = path.with_name(f"{path.name}.{uuid.uuid4().hex}")
-        try:
-            present = noted_database(directory)
-            if present is not None:
-                note = dataclasses.replace(note, schema=present.schema)
-            made.write_text(json.dumps(dataclasses.asdict(note)), encoding="utf-8")
-            sync(made)
-            if present is None:
-                os.link(made, path)  # fails if another process was first
-            else:
-                made.replace(path)
-            sync(path.parent)
-        finally:
-            made.unlink(missing_ok=True)
+        present = noted_database(directory)
+        if present is not None:
+            note = dataclasses.replace(note, schema=present.schema)
+        write_whole(path, json.dumps(dataclasses.asdict(note)), first=present is None)
     except FileExistsError:
         return note_database(directory, note)
     except OSError as error:
