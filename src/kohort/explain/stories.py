@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kohort.explain.amounts import Stop
-from kohort.explain.causes import Cause, Reason, clients_cause, reason_of
-from kohort.explain.client_names import ClientNames
+from kohort.explain.causes import Cause, Reason, reason_of
+from kohort.explain.client_lines import ClientLines
 from kohort.explain.events import Event, Kind, Side
 from kohort.explain.limits import Limit
 from kohort.explain.lines.marks import is_open
@@ -22,7 +22,6 @@ from kohort.explain.lines.values import client_of
 from kohort.explain.listing import Listing
 from kohort.explain.offsets_topic.lag import Lag
 from kohort.explain.ownership import Owned, Ownership
-from kohort.explain.partition_lists import partitions_in
 from kohort.explain.rebalances import Ending, Rebalance, seconds_between
 from kohort.explain.waits import OF_ROUNDS, JoinTold, Rounds, Waits, joins_of
 
@@ -43,20 +42,12 @@ _CULPRITS: Final = {
     Kind.MEMBER_JOINS: Cause.NEW_MEMBER,
     Kind.NEW_MEMBER: Cause.NEW_MEMBER,
 }
-_BEGINNINGS: Final = frozenset(
-    {Kind.REQUESTED, Kind.JOINING, Kind.HEARTBEAT_REBALANCING, Kind.REVOKED}
-)
-"""A client begins a rebalance with these."""
 _BEGUN_BY_JOIN: Final = frozenset(
     {Cause.NEW_MEMBER, Cause.LEADER_REJOINED, Cause.MEMBER_REJOINED, Cause.METADATA}
     | {Cause.TOPICS_CHANGED, Cause.STATIC_CHANGED, Cause.SECOND_ROUND}
 )
 """The member of such a rebalance has joined when the rebalance begins."""
-_GIVES_ALL_UP: Final = frozenset({Kind.HEARTBEAT_REBALANCING, Kind.UNKNOWN_MEMBER, Kind.LEAVING})
 _ENDED_BY: Final = {Cause.LEFT: Ending.LEFT, Cause.EXPIRED: Ending.EXPIRED}
-_LEAVES: Final = frozenset({Kind.LEAVING, Kind.PROCESS_ENDED})
-_OWNING: Final = {Kind.ADDED: True, Kind.SYNCED: True, Kind.REVOKED: False, Kind.LOST: False}
-"""Whether a client owns the partitions of its line from then on, or no more."""
 
 
 @dataclass(slots=True)
@@ -121,7 +112,6 @@ class Story:
     """As clients tell it."""
     clients: dict[str, str] = field(default_factory=dict)
     """Clients that told something, with the last file of each."""
-    _names: ClientNames = field(default_factory=ClientNames)
     listing: Listing = field(default_factory=Listing)
     expired_at: list[float] = field(default_factory=list)
     """The first times at which members expired."""
@@ -141,12 +131,10 @@ class Story:
     _waits: Waits | None = None
     """The members that the rebalance under way, or else the last one, waits for."""
     _culprit: Event | None = None
-    _late: set[str] = field(default_factory=set)
-    """Clients that left since they polled too late."""
-    _subscribed: dict[str, float | None] = field(default_factory=dict)
-    """When each client of sarama wrote its last subscriptions."""
-    _client: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """The fields of the rebalance under way of each client."""
+    _of_clients: ClientLines = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._of_clients = ClientLines(self.clients_limit, self.clients, self.ownership)
 
     def feed(self, event: Event) -> None:
         """Take the next event of the group."""
@@ -176,8 +164,8 @@ class Story:
             self._feed_broker(kind, event)
         elif side is Side.TOOL:
             self.listing.feed(event)
-        else:
-            self._feed_client(event)
+        elif (ended := self._of_clients.feed(event)) is not None:
+            self._keep(ended)
 
     def timed(self, name: str, seconds: float) -> None:
         """A part of a member's work took so long, or may take so long."""
@@ -192,11 +180,8 @@ class Story:
         if self._open is not None and "joined" not in self._open:
             self.under_way = self._open.get("began")
         self._close(None)
-        for unfinished in self._client.values():
-            # A client that gave its partitions up and asked for nothing was closed.
-            if "asked" in unfinished or not _is_vague(unfinished):
-                self._keep(unfinished)
-        self._client.clear()
+        for unfinished in self._of_clients.finish():
+            self._keep(unfinished)
         rows = [_rebalance(fields) for fields in self.finished]
         self.rebalances = deque(rows, maxlen=self.finished.maxlen)
         self.finished.clear()
@@ -376,111 +361,10 @@ class Story:
         self.causes[fields["cause"]] += 1
         self.finished.append(fields)
 
-    # -- a client's lines -------------------------------------------------------------------------
-
-    def _feed_client(self, event: Event) -> None:
-        key = self._names.of(event)
-        if key not in self.clients and not self.clients_limit.take():
-            return
-        self.clients[key] = event.place.file
-        self._follow(key, event)
-        kind, begun = event.kind, self._client.get(key)
-        if kind is Kind.POLL_EXPIRED or "poll timeout has expired" in event.text:
-            self._late.add(key)
-        if kind in _BEGINNINGS or (kind is Kind.UNKNOWN_MEMBER and "re-joining" in event.text):
-            self._client_begins(event, key)
-        elif kind is Kind.JOINED:
-            begun = self._client[key] = begun or self._seen(event, key)
-            begun["joined"], begun["generation"] = event.at, event.generation
-            begun["member"] = event.member or begun["member"]
-            begun["assignor"] = event.details.get("protocol", "").strip("'\"")
-        elif kind is Kind.SYNCED:
-            self._client_synced(event, key)
-        elif kind is Kind.ADDED and begun is not None and "joined" in begun:
-            begun["assigned"] = event.at
-            self._keep(self._client.pop(key))
-        elif kind in _LEAVES and begun is not None and _is_vague(begun):
-            del self._client[key]  # the member gave its partitions up before its leave
-
-    def _client_synced(self, event: Event, key: str) -> None:
-        """A client has its assignment: the rebalance that it began ends."""
-        begun = self._client.pop(key, None)
-        if event.maker == "sarama" and self._is_more(key, event.at) and begun is None:
-            return
-        begun = begun or self._seen(event, key)
-        if event.generation is not None:
-            begun["generation"] = event.generation
-        begun["assigned"] = event.at
-        if (took := event.details.get("took_ms")) and event.at is not None:
-            begun["asked"] = event.at - int(took) / 1_000
-            begun["began"] = min(begun["began"] or event.at, begun["asked"])
-            begun["assignor"] = event.details.get("protocol", "")
-        self._keep(begun)
-
-    def _is_more(self, key: str, at: float | None) -> bool:
-        """Whether subscriptions of sarama belong to those before: it writes a line a broker."""
-        known, last = key in self._subscribed, self._subscribed.get(key)
-        self._subscribed[key] = at
-        return known and (at is None or last is None or at - last <= _SOON_S)
-
-    def _follow(self, key: str, event: Event) -> None:
-        """Note the partitions that a client got or gave up."""
-        kind, at = event.kind, event.at
-        if at is None:
-            return
-        if kind in _GIVES_ALL_UP and event.maker == "KafkaJS":
-            self.ownership.ended(key, at)  # an eager member, and no line tells its partitions
-        elif kind in _OWNING:
-            parts = partitions_in(event.details.get("partitions", ""))
-            note = self.ownership.got if _OWNING[kind] else self.ownership.gave
-            note(key, parts, at)
-        elif kind is Kind.PROCESS_ENDED or kind is Kind.POLL_EXPIRED:
-            self.ownership.ended(key, at)
-        elif kind is Kind.PROCESS_STARTED:
-            self.ownership.started(key, at)
-        else:
-            self.ownership.seen(key, at)
-
-    def _client_begins(self, event: Event, key: str) -> None:
-        """A client begins a rebalance, or tells more about the one that it has begun."""
-        begun, cause = self._client.get(key), clients_cause(event.reason, event.kind)
-        if begun is None or "joined" in begun:
-            if begun is not None:
-                self._keep(begun)
-            self._client[key] = self._seen(event, key)
-        elif begun["cause"] is Cause.UNTOLD and cause is not Cause.UNTOLD:
-            begun["cause"] = cause
-            begun["reason"] = begun["client_reason"] = event.reason
-        if event.kind is Kind.JOINING:
-            self._client[key]["asked"] = event.at
-
-    def _seen(self, event: Event, key: str) -> dict[str, Any]:
-        """The fields of a rebalance that a client begins with this event."""
-        cause = clients_cause(event.reason, event.kind)
-        if key in self._late:
-            self._late.discard(key)
-            cause = Cause.POLL_EXPIRED if cause is Cause.UNTOLD else cause
-        return {
-            "side": Side.CLIENT,
-            "cause": cause,
-            "reason": event.reason,
-            "member": event.member,
-            "instance": event.instance,
-            "client": event.client,
-            "client_reason": event.reason,
-            "began": event.at,
-            "place": event.place,
-        }
-
 
 def _rebalance(fields: dict[str, Any]) -> Rebalance:
     joins: Mapping[str, JoinTold] | None = fields.pop("joins", None)
     return Rebalance(**fields, joins=joins_of(joins)) if joins else Rebalance(**fields)
-
-
-def _is_vague(begun: Mapping[str, Any]) -> bool:
-    """Whether a client told neither a reason nor a join of the rebalance that it began."""
-    return "joined" not in begun and begun["cause"] is Cause.UNTOLD
 
 
 def gave_nothing_up(event: Event) -> bool:

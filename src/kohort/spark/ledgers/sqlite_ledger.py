@@ -10,8 +10,6 @@ between the read of a position and its move. A commit is on disk before ``commit
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import os
 import sqlite3
 import threading
@@ -24,14 +22,13 @@ from typing import Final
 from kohort.host.identity import this_host
 from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
-from kohort.spark.ledgers.committing import QueryNotes, check_written, manifest_row, new_heads
+from kohort.spark.ledgers.committing import check_written, manifest_row, new_heads
 from kohort.spark.ledgers.ledger import (
     Acquired,
     Committed,
     LedgerConflict,
     LedgerPosition,
     ManifestRow,
-    NotedTopic,
     Positions,
     WrittenFile,
     match_files,
@@ -44,6 +41,7 @@ from kohort.spark.ledgers.sqlite_files import (
     connect_for_reading,
     explaining,
 )
+from kohort.spark.ledgers.sqlite_notes import SqliteNotes
 from kohort.spark.ledgers.sqlite_tables import (
     SCHEMA,
     SCHEMA_VERSION,
@@ -62,11 +60,9 @@ from kohort.spark.source.offsets import OwnedRange
 from kohort.spark.source.planning import Piece
 from kohort.spark.state.heads import StateHead
 from kohort.spark.tables.durable import make_folder
-from kohort.spark.tables.partition_columns import PARTITION_BY, NewTable
 
 LEDGER_PATH = Path("_kohort") / "ledger.db"
 
-_TOPIC = "topic/"
 _INTENT_KEPT_FENCES = 100
 """An intent that this many later owners fenced belongs to an application that is gone."""
 
@@ -82,7 +78,7 @@ def path_of(directory: Path) -> Path:
     return path
 
 
-class SqliteLedger(QueryNotes):
+class SqliteLedger(SqliteNotes):
     """The ledger of the table in ``directory``, written by ``group_id``; made if it is missing.
 
     Raises:
@@ -149,82 +145,6 @@ class SqliteLedger(QueryNotes):
             raise
         self.group_id = self._group_id = known["group"]
         self._begun = True
-
-    def describe(self, name: str, value: str) -> None:
-        """See ``Ledger.describe``."""
-        with self._transaction() as connection:
-            connection.execute(
-                "INSERT INTO meta VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = ?",
-                (name, value, value),
-            )
-
-    def begin_table(self, new: NewTable) -> None:
-        """Note the columns of the table, unless columns are noted already."""
-        notes = {"schema": new.schema, PARTITION_BY: json.dumps(new.partition_by)}
-        with self._transaction() as connection:
-            if connection.execute("SELECT 1 FROM meta WHERE name = 'schema'").fetchone() is None:
-                connection.executemany("INSERT INTO meta VALUES (?, ?)", [*notes.items()])
-
-    def described(self, name: str) -> str | None:
-        """See ``Ledger.described``."""
-        with self._reading() as connection:
-            row = connection.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
-        return None if row is None else str(row[0])
-
-    def note_topic(self, name: str, found: NotedTopic) -> NotedTopic:
-        """See ``SourceLedger.note_topic``.
-
-        An older kohort noted no topics. Then the partitions with a position are the first ones.
-        """
-        with self._transaction() as connection:
-            row = connection.execute(
-                "SELECT value FROM meta WHERE name = ?", (_TOPIC + name,)
-            ).fetchone()
-            if row is not None:
-                return NotedTopic(**json.loads(row[0]))
-            known = connection.execute(
-                "SELECT max(partition) + 1 FROM position WHERE group_id = ? AND topic = ?",
-                (self._group_id, name),
-            ).fetchone()[0]
-            noted = dataclasses.replace(found, partitions=known or found.partitions)
-            connection.execute(
-                "INSERT INTO meta VALUES (?, ?)",
-                (_TOPIC + name, json.dumps(dataclasses.asdict(noted))),
-            )
-        return noted
-
-    def noted_topics(self) -> dict[str, NotedTopic]:
-        """See ``Ledger.noted_topics``."""
-        found = self._described_below(_TOPIC)
-        return {name: NotedTopic(**json.loads(text)) for name, text in found.items()}
-
-    def note_leaders(self, epochs: Mapping[TopicPartition, int]) -> None:
-        """See ``SourceLedger.note_leaders``."""
-        with self._transaction() as connection:
-            connection.executemany(
-                """INSERT INTO leader VALUES (?, ?, ?, ?)
-                   ON CONFLICT (group_id, topic, partition) DO UPDATE SET
-                     leader_epoch = excluded.leader_epoch
-                     WHERE excluded.leader_epoch > leader.leader_epoch""",
-                [(self._group_id, *p, epoch) for p, epoch in epochs.items()],
-            )
-
-    def noted_leaders(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """See ``SourceLedger.noted_leaders``."""
-        with self._reading() as connection:
-            rows = connection.execute(
-                "SELECT topic, partition, leader_epoch FROM leader WHERE group_id = ?",
-                (self._group_id,),
-            ).fetchall()
-        known = {TopicPartition(row[0], row[1]): row[2] for row in rows}
-        return {partition: known[partition] for partition in partitions if partition in known}
-
-    def _described_below(self, prefix: str) -> dict[str, str]:
-        with self._reading() as connection:
-            rows = connection.execute(
-                "SELECT name, value FROM meta WHERE substr(name, 1, ?) = ?", (len(prefix), prefix)
-            ).fetchall()
-        return {name.removeprefix(prefix): text for name, text in rows}
 
     def acquire(
         self, partitions: Iterable[TopicPartition], generation: int, member: str
