@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.spark.conftest import Feed
-from tests.spark.fake_engine import Application, Checkpoint, FakeTopics, World
+from tests.spark.fake_engine import Application, Checkpoint, FakeTopics, World, run_until
 from tests.waiting import until
 
 from kohort.client.admin import Admin
@@ -52,6 +52,34 @@ def test_a_topic_that_begins_to_match_later_is_read_from_its_beginning(
         next(steps)
     assert app.group.subscriptions == ([] if restarted else [{"t", "t2"}])
     assert world.open_ledger().noted_topics()["t2"].partitions == 0
+
+
+@pytest.mark.parametrize("available_now", [False, True])
+def test_a_topic_that_is_deleted_is_told_once_and_the_others_are_read_to_their_ends(
+    world: World, available_now: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its records behind the position are lost. With --available-now nobody waits for them."""
+    world.topics.end[LATER], world.topics.begin[LATER] = 15, 0
+    app = Application(world, "a", Checkpoint(), pattern="t.*", available_now=available_now)
+    app.driver._sleep = lambda seconds: until_tired(world, seconds)
+    steps = app.run()
+    run_until(steps, "committed")
+    run_until(steps, "committed")
+    assert (LATER, 0) in world.table()
+    del world.topics.end[LATER], world.topics.begin[LATER], world.coordinator.owner[LATER]
+    while not set(world.table()) >= set(world.expected()):
+        next(steps)
+    for _ in range(100):
+        next(steps, None)
+    assert app.done == available_now
+    (told,) = [record.message for record in caplog.records if "t2" in record.message]
+    assert "topic t2 is gone" in told
+    assert "t2-0 from offset 4" in told
+
+
+def until_tired(world: World, seconds: float) -> None:
+    world.sleep(seconds)
+    assert world.clock < 100, "the application waits for ever"
 
 
 def test_a_list_of_topics_stays_the_list_that_it_is(world: World) -> None:

@@ -470,4 +470,6 @@ class SourceDriver:
         unknown = [partition for partition in others if partition not in positions]
         if unknown:
             positions |= self._group.committed(unknown)
-        return all(positions.get(partition, -1) >= end for partition, end in targets.items())
+        behind = {p for p, end in targets.items() if positions.get(p, -1) < end}
+        # No member will read the partitions of a topic that was deleted meanwhile.
+        return not behind or behind.isdisjoint(self._topics.partitions())

@@ -85,13 +85,15 @@ class TopicChecks:
         self._fail = fail_on_data_loss
         self._pattern = pattern
         self._noted: dict[str, NotedTopic] = {}
+        self._described: dict[str, NotedTopic] = {}
+        """The topics of the last look."""
         self._leaders: dict[TopicPartition, int] = {}
         """The latest leader epoch that a record before the position can have."""
         self._cut: set[TopicPartition] = set()
         """The partitions with a log that ends before the position, as far as that was told."""
 
     def look(self) -> None:
-        """Note new topics.
+        """Note new topics; warn if a topic of a pattern is gone.
 
         Equal offsets of two topics with one name are different records, and the manifest knows
         offsets only. So a topic that was made again is an error also with ``failOnDataLoss=false``.
@@ -100,6 +102,9 @@ class TopicChecks:
             ConfigError: a topic was made again.
         """
         described = self._topics.described()
+        for name in sorted(self._described.keys() - described.keys()):
+            self._tell_gone(name, self._described[name])
+        self._described = described
         before = self._noted or self._ledger.noted_topics()
         later = self._pattern and bool(before)
         for name, found in described.items():
@@ -113,6 +118,17 @@ class TopicChecks:
                     f"expected topic {name} with the id {noted.topic_id}, it has the id "
                     f"{found.topic_id}: {MADE_AGAIN}"
                 )
+
+    def _tell_gone(self, name: str, seen: NotedTopic) -> None:
+        partitions = [TopicPartition(name, number) for number in range(seen.partitions)]
+        positions = self._ledger.positions(partitions)
+        LOG.warning(
+            "topic %s is gone: it was deleted, or this user may not see it any more; the other "
+            "topics are read; later records of the topic, if there were any, are not in the "
+            "table: %s",
+            name,
+            ", ".join(f"{p} from offset {at.next_offset}" for p, at in positions.items()),
+        )
 
     def added(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         """The partitions that were added after the table saw their topic first."""
