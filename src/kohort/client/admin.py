@@ -72,10 +72,10 @@ class Admin:
 
     @property
     def refused_tries(self) -> int | None:
-        """After how many refused connections to each address a call fails.
+        """The number of refused connections to each address after which a call fails.
 
-        Counts only until a broker was reached. None, the default: a call waits as long as for a
-        silent broker, because a broker may be starting.
+        Refusals count only until a broker was reached. None, the default: a call waits as long as
+        for a silent broker, because a broker may be starting.
         """
         return self._cluster.engine.refused_tries
 
@@ -114,7 +114,7 @@ class Admin:
 
         Args:
             names: topics asked for.
-            create: let the broker create those that do not exist, if it does such a thing.
+            create: ask the broker to create missing topics; see its ``auto.create.topics.enable``.
 
         Raises:
             RequestFailed: UNKNOWN_TOPIC_OR_PARTITION and others, for the first topic that has one.
@@ -131,7 +131,7 @@ class Admin:
         return self._cluster.retry(ask)
 
     def create_topics(self, topics: Iterable[NewTopic], *, validate_only: bool = False) -> None:
-        """Create topics, or only check whether they could be; returns when a broker knows them.
+        """Create topics, or only check the request; returns when a broker knows the topics.
 
         Raises:
             RequestFailed: TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS and others, for the first topic
@@ -229,7 +229,7 @@ class Admin:
         self._cluster.retry(ask)
 
     def topic_settings(self, topic: str) -> dict[str, SettingDescription]:
-        """All settings of a topic, given to it or not, by name.
+        """All settings of a topic by name, defaults included.
 
         Raises:
             RequestFailed: UNKNOWN_TOPIC_OR_PARTITION and others.
@@ -244,7 +244,7 @@ class Admin:
         back_to_default: Collection[str] = (),
         validate_only: bool = False,
     ) -> None:
-        """Change settings of a topic, or only check whether they could be; others stay.
+        """Change settings of a topic, or only check the change; the other settings stay.
 
         Raises:
             RequestFailed: INVALID_CONFIG, UNKNOWN_TOPIC_OR_PARTITION and others; nothing changed.
@@ -260,7 +260,8 @@ class Admin:
 
         Args:
             partitions: which.
-            at: ``EARLIEST``, ``LATEST``, or a timestamp in ms: the first record not older.
+            at: ``EARLIEST``, ``LATEST``, or a timestamp in ms: the first record that is not
+                older.
 
         Raises:
             RequestFailed: UNKNOWN_TOPIC_OR_PARTITION and others, for the first partition refused.
@@ -279,8 +280,8 @@ class Admin:
         Records that were read under this epoch and are not before this offset are lost.
 
         Args:
-            epochs: the leader epoch, by partition. A log that does not know it is missing in the
-                answer.
+            epochs: the leader epoch, by partition. If a log does not know the epoch, the answer
+                does not have its partition.
 
         Raises:
             RequestFailed: UNKNOWN_TOPIC_OR_PARTITION and others, for the first partition refused.
@@ -371,7 +372,7 @@ class Admin:
     def alter_offsets(
         self, group_id: str, offsets: Mapping[TopicPartition, Position]
     ) -> dict[TopicPartition, ErrorCode]:
-        """Commit offsets of a group without members; a group that does not exist is made.
+        """Commit offsets of a group without members; a missing group is created.
 
         Returns:
             The code of each partition: NONE, UNKNOWN_MEMBER_ID if the group has members,
@@ -382,7 +383,7 @@ class Admin:
     def delete_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, ErrorCode]:
-        """Delete committed offsets of a group (KIP-496), also beside members of other topics.
+        """Delete committed offsets of a group (KIP-496) for topics that no member subscribes to.
 
         Returns:
             The code of each partition: NONE also if nothing was committed, and

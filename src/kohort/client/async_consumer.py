@@ -52,7 +52,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _LOOK_S: Final = 1.0
-"""Longest wait of an iteration, which ends when the consumer is drained."""
+"""Longest wait of an iteration; after it the iteration looks whether the consumer is drained."""
 
 
 def _at_once(
@@ -71,9 +71,9 @@ class AsyncConsumer(AsyncPositions, Generic[K, V]):
     """A member of a consumer group that reads records, for asyncio; an async context manager.
 
     One task at a time polls; other tasks may commit, seek and ask meanwhile. A cancelled call loses
-    no record and no commit: records stay for the next call, and requests go on. While the
-    application waits for anything else, heartbeats go on; code that blocks the event loop blocks
-    them.
+    no record and no commit: records stay for the next call, and requests go on.
+    Heartbeats go on while the application awaits. Code that blocks the event loop also blocks the
+    heartbeats.
 
     Args:
         settings: a ``ClientSettings``, or names and values: ``{"group.id": "orders"}``.
@@ -184,7 +184,7 @@ class AsyncConsumer(AsyncPositions, Generic[K, V]):
         return records[0] if records else None
 
     async def consume(self, num_messages: int = 500, timeout: float = 1.0) -> list[Record[K, V]]:
-        """Available records, at most ``num_messages``, else the first ones that come.
+        """The available records, at most ``num_messages``; if there are none, the first that come.
 
         Does not wait for a full list. Raises as ``poll``.
         """
@@ -235,7 +235,7 @@ class AsyncConsumer(AsyncPositions, Generic[K, V]):
                 yield self._inner.finish_one()
 
     def _has_more(self) -> bool:
-        """Whether there are records, and nothing calls for a look at the group."""
+        """Whether there are records, and no reason to look at the group first."""
         loop = self._loop
         return bool(loop.buffer) and not self._due and monotonic_ns() < loop.look_at_ns
 

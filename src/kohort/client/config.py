@@ -107,19 +107,21 @@ class ClientSettings(SecuritySettings):
         0,
         0,
         MOST_WAIT_MS,
-        "Time until a new owner reads a partition (restored state, caches); `auto` needs it.",
+        "Time in which a new owner restores the state of a partition; `auto` needs it.",
     )
     kohort_member_identity: str = word(
         "",
         (),
-        "Name that the next process of this member has, too: a text, `file:PATH`, or `host`.",
+        "Name that stays when this member's process restarts: a text, `file:PATH`, or `host`.",
     )
     kohort_max_moves_per_round: str = word(
         "",
         (),
-        "Most partitions that move only for balance in one rebalance: 5, or 10%; all if empty.",
+        "Most partitions that one rebalance moves only for balance: 5, or 10%; empty: no limit.",
     )
-    kohort_moves_interval_ms: int = whole(0, 0, INT_MAX, "Least time between two such rebalances.")
+    kohort_moves_interval_ms: int = whole(
+        0, 0, INT_MAX, "Least time between two rebalances that move partitions only for balance."
+    )
     kohort_stateful_topics: str = word(
         "",
         (),
@@ -140,15 +142,19 @@ class ClientSettings(SecuritySettings):
         "The broker's limit for the record of a group; a leader with more data fails. 0: no check.",
     )
 
-    session_timeout_ms: int = whole(45_000, 1, INT_MAX, "Silence after which a member is out.")
+    session_timeout_ms: int = whole(
+        45_000, 1, INT_MAX, "Time without a heartbeat until the coordinator removes the member."
+    )
     heartbeat_interval_ms: int = whole(3_000, 1, INT_MAX, "Time between heartbeats.")
     max_poll_interval_ms: int = whole(
         300_000, 1, INT_MAX, "Longest time between polls; also the rebalance timeout."
     )
-    max_poll_records: int = whole(500, 1, INT_MAX, "Records taken at once by poll and iteration.")
+    max_poll_records: int = whole(
+        500, 1, INT_MAX, "Most records that poll and iteration take at once."
+    )
 
-    enable_auto_commit: bool = flag(True, "Commit positions without being asked.")
-    auto_commit_interval_ms: int = whole(5_000, 1, INT_MAX, "How often that is.")
+    enable_auto_commit: bool = flag(True, "Commit positions automatically, inside polls.")
+    auto_commit_interval_ms: int = whole(5_000, 1, INT_MAX, "Time between two automatic commits.")
     auto_offset_reset: str = word(
         "latest", ("earliest", "latest", "none"), "Where to start without a usable offset."
     )
@@ -160,14 +166,16 @@ class ClientSettings(SecuritySettings):
         "Which records are visible.",
     )
 
-    metadata_max_age_ms: int = whole(300_000, 1, INT_MAX, "How old the known topics may become.")
+    metadata_max_age_ms: int = whole(
+        300_000, 1, INT_MAX, "Longest time until topics and their leaders are asked for again."
+    )
     metadata_recovery_strategy: str = word(
         "rebootstrap",
         ("rebootstrap", "none"),
         "Use the bootstrap servers again if no known node answers (KIP-899), or only at the start.",
     )
     metadata_recovery_rebootstrap_trigger_ms: int = whole(
-        300_000, 0, INT_MAX, "Time without metadata after which known nodes are forgotten."
+        300_000, 0, INT_MAX, "Time without metadata until the bootstrap servers are used again."
     )
     request_timeout_ms: int = whole(30_000, 1, INT_MAX, "Longest wait for one answer.")
     default_api_timeout_ms: int = whole(60_000, 1, INT_MAX, "Longest wait of one call.")
@@ -183,19 +191,25 @@ class ClientSettings(SecuritySettings):
 
     fetch_min_bytes: int = whole(1, 1, 100_000_000, "Bytes a broker waits for before it answers.")
     # Java: 500. A partition that is added waits for the fetch under way to come back.
-    fetch_max_wait_ms: int = whole(200, 0, 300_000, "How long a broker waits for that many.")
+    fetch_max_wait_ms: int = whole(200, 0, 300_000, "Longest wait of a broker for these bytes.")
     fetch_max_bytes: int = whole(52_428_800, 1_000, 2_147_483_135, "Most bytes of a fetch answer.")
-    max_partition_fetch_bytes: int = whole(1_048_576, 1, 1_000_000_000, "The same, a partition.")
+    max_partition_fetch_bytes: int = whole(
+        1_048_576, 1, 1_000_000_000, "Most bytes of one partition in a fetch answer."
+    )
     check_crcs: bool = flag(True, "Verify the checksum of every batch.")
     # librdkafka: 1000, which holds a consumer that is as fast as its queue to a fifth of its speed.
-    fetch_queue_backoff_ms: int = whole(5, 0, 300_000, "Pause when enough is queued.")
+    fetch_queue_backoff_ms: int = whole(5, 0, 300_000, "Pause of fetches while queues are full.")
     # librdkafka: 100000.
-    queued_min_messages: int = whole(200_000, 1, 10_000_000, "Records kept ready, a partition.")
-    queued_max_messages_kbytes: int = whole(65_536, 1, 2_097_151, "KiB kept ready in all.")
+    queued_min_messages: int = whole(
+        200_000, 1, 10_000_000, "Records kept ready for each partition."
+    )
+    queued_max_messages_kbytes: int = whole(
+        65_536, 1, 2_097_151, "KiB of records kept ready in all."
+    )
     debug: str = word("", (), "librdkafka's debug contexts, logged as kohort.client.fetching.")
 
     kohort_history_file: str = word(
-        "", (), "Record what this consumer goes through there, for `kohort check`."
+        "", (), "File in which this consumer records its facts, for `kohort check`."
     )
 
     # No rule: functions are not parsed from text.
@@ -250,7 +264,7 @@ class ClientSettings(SecuritySettings):
 
     @property
     def rebootstrap_ms(self) -> Millis | None:
-        """When a client starts again with the bootstrap servers; None if never."""
+        """Time without metadata after which the bootstrap servers are used again; None if never."""
         never = self.metadata_recovery_strategy == "none"
         return None if never else Millis(self.metadata_recovery_rebootstrap_trigger_ms)
 
@@ -308,7 +322,7 @@ class ClientSettings(SecuritySettings):
 
     @property
     def consumer(self) -> ConsumerConfig:
-        """The share of the consumer's core."""
+        """The settings of the consumer's core."""
         return ConsumerConfig(
             enable_auto_commit=self.enable_auto_commit,
             auto_commit_interval_ms=Millis(self.auto_commit_interval_ms),
@@ -319,7 +333,7 @@ class ClientSettings(SecuritySettings):
 
     @property
     def fetching(self) -> FetchOptions:
-        """The share of the own range reader."""
+        """The settings of kohort's own range reader."""
         return FetchOptions(
             max_wait_ms=self.fetch_max_wait_ms,
             min_bytes=self.fetch_min_bytes,
@@ -331,10 +345,10 @@ class ClientSettings(SecuritySettings):
         )
 
     def librdkafka(self) -> dict[str, Any]:
-        """The share of librdkafka, in its names.
+        """The settings of librdkafka, by its names.
 
-        Its part is records: it never joins a group, commits or resets an offset by itself. The
-        group's id is handed on only since its consumer will not start without one.
+        librdkafka only fetches records: it never joins a group, and never commits or resets an
+        offset. It gets the group's id only because its consumer does not start without one.
         """
         settings: dict[str, Any] = {
             **self.security_of_librdkafka(),
@@ -453,7 +467,7 @@ def parse_bootstrap(servers: str) -> list[tuple[str, int]]:
 
 
 def _normal(name: str, value: object) -> object:
-    """One spelling of values that users write in several ways."""
+    """The one spelling of a value that users may spell in several ways."""
     if isinstance(value, str | bytes) or not isinstance(value, Iterable):
         words = [value]
     else:

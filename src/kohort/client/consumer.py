@@ -56,9 +56,9 @@ if TYPE_CHECKING:
 LOG: Final = logging.getLogger(__name__)
 
 CLOSE_S: Final = 30.0
-"""Longest time for closing, unless the application says another."""
+"""Longest time for closing, unless the application gives another time."""
 _LOOK_S: Final = 1.0
-"""Longest poll of an iteration, which ends when the consumer is drained."""
+"""Longest poll of an iteration; after it the iteration looks whether the consumer is drained."""
 
 
 class Consumer(ConsumerSubscription, Generic[K, V]):
@@ -130,13 +130,14 @@ class Consumer(ConsumerSubscription, Generic[K, V]):
         Runs listeners and automatic commits. Must be called every ``max.poll.interval.ms``.
 
         Raises:
-            WrongUse: there is no subscription, or a listener calls.
+            WrongUse: there is no subscription, or a listener called ``poll``.
             AuthenticationFailed: a login or a certificate was refused; the next poll tries again.
-            BrokerUnreachable: for ``request.timeout.ms`` no broker was reached, as never before;
-                the next poll tries again.
+            BrokerUnreachable: this consumer never reached a broker, and ``request.timeout.ms`` has
+                passed; the next poll tries again.
             NoOffset: a partition has no position and ``auto.offset.reset`` is none.
-            DeserializationFailed: this record's key or value; the next poll goes on after it.
-            FetchFailed: a partition cannot be read on.
+            DeserializationFailed: a deserializer refused the key or the value of the next record;
+                the poll after that continues after this record.
+            FetchFailed: a partition cannot be read further.
             Fenced, RequestFailed: the group refuses this member, or a topic.
             Exception: a listener raised it.
         """
@@ -163,9 +164,9 @@ class Consumer(ConsumerSubscription, Generic[K, V]):
             self._in_use.release()
 
     def consume(self, num_messages: int = 500, timeout: float = 1.0) -> list[Record[K, V]]:
-        """Available records, at most ``num_messages``, else the first ones that come.
+        """The available records, at most ``num_messages``; if there are none, the first that come.
 
-        Does not wait for a full list. The fastest way to read; raises as ``poll``.
+        Does not wait for a full list. Raises as ``poll``.
 
         Args:
             num_messages: longest list.
@@ -190,8 +191,8 @@ class Consumer(ConsumerSubscription, Generic[K, V]):
 
         The first call moves this consumer from librdkafka to kohort's own range reader, and a later
         ``poll``, ``consume``, ``batches`` or iteration moves it back; positions and pauses stay.
-        Each move opens new connections and fetches again what was not handed out: do not take
-        turns. Rebalances, seeks, pauses and commits are as with ``poll``: a commit covers the rows
+        Each move opens new connections and fetches again what was not handed out: use one kind at
+        a time. Rebalances, seeks, pauses and commits are as with ``poll``: a commit covers the rows
         that were handed out. Needs the extra ``arrow``.
 
         Args:
@@ -241,10 +242,10 @@ class Consumer(ConsumerSubscription, Generic[K, V]):
         """Lists of records until the consumer is drained; raises as ``poll``.
 
         A list is handed out when it is full, or when its first record is ``max_wait`` seconds old.
-        It counts as processed with the next step of the iteration: automatic commits and
-        ``commit()`` in the loop's body cover it, and an exception that leaves the ``with`` block of
-        the consumer leaves it uncommitted. Records of partitions that a rebalance takes away
-        meanwhile are not handed out.
+        The list counts as processed with the next step of the iteration. ``commit()`` in the loop's
+        body covers the list. After an exception that leaves the ``with`` block of the consumer, the
+        list is not committed. If a rebalance takes a partition away, the waiting records of this
+        partition are not handed out.
 
         Args:
             max_records: longest list.
@@ -280,7 +281,7 @@ class Consumer(ConsumerSubscription, Generic[K, V]):
     # -- closing ----------------------------------------------------------------------------------
 
     def close(self, timeout: float = CLOSE_S) -> None:
-        """Commit (if automatic), tell the listener, leave the group; bounded by ``timeout``.
+        """Commit (if automatic), call the listener and leave the group, within ``timeout`` seconds.
 
         Closing twice is harmless.
 
@@ -326,7 +327,7 @@ class Consumer(ConsumerSubscription, Generic[K, V]):
             LOG.warning("closing without an answer from the group: %s%s", late, lost)
 
     def _leaving_for_good(self, timeout: float, *, commit: bool) -> Steps:
-        """Leave; at once if the time is over, as the Java client does: a listener took it all."""
+        """Leave the group; at once, as in Java, if a listener took all of the time."""
         reason = "the consumer is being closed"
         try:
             yield from self._leaving_group(reason, timeout, commit=commit)
@@ -349,7 +350,7 @@ class Consumer(ConsumerSubscription, Generic[K, V]):
         return consumer_thread(settings, self._recorder, has_group=self._has_group)
 
     def _run_when_dropped(self) -> Callable[[Callable[[], None]], object]:
-        """Runs the end of this consumer if it was dropped; must not refer to the consumer."""
+        """Run the end of a dropped consumer; must not refer to the consumer."""
         return in_thread
 
     def _tell(self, kind: Callback, partitions: frozenset[TopicPartition]) -> Told:

@@ -102,7 +102,7 @@ class WeakLink(Generic[T]):
         return found
 
     def settle(self, kept: T | None) -> None:
-        """The object is kept alive from now on, or is gone."""
+        """Answer waiting threads: the object that is kept alive, or None if it is gone."""
         self._kept = kept
         self._settled.set()
 
@@ -117,7 +117,7 @@ class WeakLink(Generic[T]):
 
 
 def leave_when_dropped(name: str, place: Place, leave: Callable[[], None]) -> None:
-    """From ``__del__`` of a member that was dropped without ``leave()``: warn, and leave aside.
+    """Warn of a member that was dropped without ``leave()``, and let it leave in a thread.
 
     Args:
         name: the kind of the member, and its group.

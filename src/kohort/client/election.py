@@ -26,7 +26,7 @@ EndedCallback: TypeAlias = Callable[[], object]
 
 
 def youngest(members: Mapping[str, Sharer], names: Sequence[str]) -> dict[str, Sequence[str]]:
-    """Everything stays where it is; if it is free, the member that joined last gets it."""
+    """The resource stays with its owner; a free one goes to the member that joined last."""
     for member_id, sharer in members.items():
         if sharer.owned:
             return {member_id: names}
@@ -44,8 +44,8 @@ class LeaderElection(ResourceGroup):
     Args:
         settings: a ``ClientSettings``, or names and values as ``parse_client_settings`` takes them.
         on_elected: called with the fencing token when this process becomes the leader.
-        on_ended: called when this process must stop leading; another one leads when it returns,
-            or does already if the membership was lost.
+        on_ended: called when this process must stop leading. Another process leads when the
+            function returns; after a lost membership another process may lead already.
         more: further settings; ``bootstrap_servers`` and ``group_id`` are needed.
 
     The token is the generation in which this process was elected. It grows with each election, as

@@ -3,16 +3,16 @@
     KohortError
     ├── ConfigError            a setting is wrong; nothing was started       (kohort.model.errors)
     └── ClientError
-        ├── BrokerUnreachable  no bootstrap server, or not the broker in question, was reached
+        ├── BrokerUnreachable  no bootstrap server was reached, or not the broker of the request
         ├── AuthenticationFailed  a login or a certificate was refused
         ├── RequestTimedOut    a broker was reached and did not answer in time
         ├── RequestFailed      a broker answered with an error code
         ├── CommitFailed       other members may own these partitions: do not retry
-        ├── RebalanceInProgress  not now; the same commit may succeed after the rebalance
+        ├── RebalanceInProgress  a rebalance runs; the same commit may succeed after it
         ├── Fenced             another process has this group.instance.id; stop
         ├── NoOffset           auto.offset.reset=none, and the group has no usable offset
-        ├── DeserializationFailed  one record's key or value; the exception has its offset
-        ├── FetchFailed        librdkafka reports a failure that it does not repair by itself
+        ├── DeserializationFailed  a key or value was refused; the exception has the offset
+        ├── FetchFailed        a partition cannot be read; librdkafka does not repair this by itself
         ├── WrongUse           called in a way that cannot work: the text says what to do instead
         └── Closed             the consumer, membership or admin was closed before
 
@@ -37,7 +37,7 @@ class ClientError(KohortError):
 
 
 class BrokerUnreachable(ClientError):
-    """No connection to a broker within the time given."""
+    """No broker was reached within the given time."""
 
     retriable = True
 
@@ -47,14 +47,14 @@ class ConnectionsRefused(BrokerUnreachable):
 
 
 class AuthenticationFailed(ClientError):
-    """A broker refuses the login or the certificate of this client, or this client the broker's.
+    """A broker refused this client's login or certificate, or this client refused the broker's.
 
     The client keeps trying: another call may succeed once the cause is removed.
     """
 
 
 class RequestTimedOut(ClientError):
-    """A connected broker did not answer within the time given; the request may have been done."""
+    """A connected broker did not answer within the given time; the request may have been done."""
 
     retriable = True
 
@@ -84,7 +84,7 @@ class RequestFailed(ClientError):
 
 
 class CommitFailed(ClientError):
-    """The commit was refused because the group has moved on; records may be processed again."""
+    """The commit was refused: other members may own the partitions, and read the records again."""
 
 
 class RebalanceInProgress(ClientError):
@@ -98,7 +98,7 @@ class Fenced(ClientError):
 
 
 class NoOffset(ClientError):
-    """No committed offset, or one that left the log, and no policy to choose another.
+    """A partition has no usable committed offset, and ``auto.offset.reset`` is none.
 
     Attributes:
         partitions: the partitions that have no position; seek them, or set auto.offset.reset.
@@ -119,8 +119,8 @@ class NoOffset(ClientError):
 class DeserializationFailed(ClientError):
     """A deserializer raised. The position is after the record: the next poll continues there.
 
-    No other record is lost. The ways on: poll again to leave the record out; ``DeadLetters.send``
-    to keep it elsewhere; ``retry`` to read it again later, if the schema registry was the cause.
+    No other record is lost. Poll again to leave the record out, call ``DeadLetters.send`` to keep
+    the record elsewhere, or ``retry`` to read it later, if the schema registry was the cause.
 
     Attributes:
         record: the record with its bytes, as it is in the log.
@@ -146,7 +146,7 @@ class DeserializationFailed(ClientError):
 
 
 class FetchFailed(ClientError):
-    """librdkafka stopped fetching and needs help: an unknown topic, no right, a bad batch."""
+    """A partition cannot be read: an unknown topic, a missing permission, or a damaged batch."""
 
 
 class WrongUse(ClientError):

@@ -19,7 +19,7 @@ from kohort.consumer.effects import Callback
 from kohort.model.ids import TopicPartition
 
 Told: TypeAlias = Any
-"""The result of a callback: a coroutine, which only `AsyncConsumer` awaits, or ignored."""
+"""The result of a callback. Only `AsyncConsumer` awaits a coroutine; other results are ignored."""
 
 PartitionsCallback: TypeAlias = Callable[[Any, list[TopicPartition]], Any]
 """A function of the consumer and the partitions."""
@@ -33,15 +33,15 @@ class RebalanceListener:
     """
 
     def on_partitions_assigned(self, consumer: Any, partitions: Collection[TopicPartition]) -> Told:
-        """These partitions were added. Comes once for each rebalance, also without partitions."""
+        """These partitions were added. Called once for each rebalance, also without partitions."""
         return None
 
     def on_partitions_revoked(self, consumer: Any, partitions: Collection[TopicPartition]) -> Told:
-        """These are given up after this call; their offsets can still be committed."""
+        """These partitions are given up after this call; their offsets can still be committed."""
         return None
 
     def on_partitions_lost(self, consumer: Any, partitions: Collection[TopicPartition]) -> Told:
-        """Other members may own these already, and commits fail. Default: as if revoked."""
+        """Other members may own these partitions already; commits fail. Default: as if revoked."""
         return self.on_partitions_revoked(consumer, partitions)
 
     def on_partitions_prepare(self, consumer: Any, partitions: Collection[TopicPartition]) -> Told:

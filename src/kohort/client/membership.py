@@ -59,7 +59,8 @@ class MembershipSnapshot(Generic[R]):
 
     Attributes:
         state: the member's state, see ``MemberState``.
-        generation: of the assignment applied last; -1 before the first and after a loss.
+        generation: the generation of the last applied assignment; -1 before the first one and
+            after a loss.
         member: the member id; empty before the first join.
         owned: assigned to this member and not given up yet, ``revoking`` included.
         revoking: the owner releases these as soon as it can.
@@ -69,7 +70,8 @@ class MembershipSnapshot(Generic[R]):
         assignments: the number of applied assignments.
         confirmations: grows with each heartbeat, commit or join that the coordinator confirmed.
         confirmed_at: when the last of these was sent, on the monotonic clock; None without one.
-        confirmed: whether that is less than the session timeout ago: the membership is sure.
+        confirmed: whether ``confirmed_at`` is less than the session timeout ago: the membership
+            is certain.
     """
 
     state: MemberState = MemberState.UNJOINED
@@ -169,14 +171,14 @@ class Membership(Generic[R]):
     def subscribe(self, topics: Iterable[str]) -> None:
         """Replace the subscription; the member rejoins in the background if it has joined.
 
-        What it owns of other topics is taken away first.
+        Owned resources of other topics are taken away first.
         """
         self._topics = arguments.topics(topics)
         if self._joined and not self._closed:
             self._thread.handle(Subscribe(topics=self._topics))
 
     def touch(self) -> None:
-        """Tell the membership that its owner is alive; needed every ``max.poll.interval.ms``."""
+        """Tell the membership that its owner lives; needed every ``max.poll.interval.ms``."""
         if self._joined and not self._closed:
             self._thread.handle(Polled())
 
@@ -263,10 +265,11 @@ class Membership(Generic[R]):
         self._thread.handle(RequestRejoin(reason=reason))
 
     def drain(self) -> None:
-        """Ask the group to take everything away, and own it until then; then ``leave``.
+        """Ask the group to take all resources of this member away; ``leave`` after that.
 
-        The leader assigns nothing to this member any more. ``drained`` tells when that is over. The
-        group waits for no return (``scheduled.rebalance.max.delay.ms``).
+        The leader assigns nothing to this member any more. The member owns its resources until
+        other members get them; then ``drained`` is true. The group does not wait for the return
+        of this member (``scheduled.rebalance.max.delay.ms``).
 
         Raises:
             Closed: the member left the group.
@@ -276,7 +279,7 @@ class Membership(Generic[R]):
 
     @property
     def drained(self) -> bool:
-        """Whether a drain is over: nothing is owned, or the leader is no kohort and ignores it."""
+        """Whether a drain is over: nothing is owned, or the leader knows no drains."""
         return self._driver.core.ownership.drained
 
     def report_warm(self, resources: Collection[R]) -> None:
@@ -296,7 +299,7 @@ class Membership(Generic[R]):
     def leave(self, timeout_s: float = 30.0) -> None:
         """Leave the group and end the thread; harmless before a join or after another call.
 
-        Resources that are still owned are given up without a commit.
+        Owned resources are given up without a commit.
         """
         if self._closed:
             return

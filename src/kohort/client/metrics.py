@@ -90,14 +90,14 @@ METRICS: Final = (
     Metric(
         "bytes-consumed-total",
         Kind.COUNTER,
-        "Bytes of the values that were taken; of more than 64 records at once by every 64th.",
+        "Bytes of the values; if more than 64 records come at once, estimated from every 64th.",
     ),
     Metric("records-per-request-avg", Kind.GAUGE, "Records taken from the fetcher at once."),
     Metric(
         "records-lag-max",
         Kind.GAUGE,
-        "Most records behind the end of one partition, by the last fetches; at most 1 s old, with "
-        "more than 200 partitions 5 ms for each.",
+        "Largest lag of one partition in records, by the last fetches; at most 1 s old, or 5 ms "
+        "for each partition if there are more than 200.",
     ),
     Metric("poll-total", Kind.COUNTER, "Polls; those from the buffer within 10 ms count once."),
     Metric("time-between-poll", Kind.TIMING, "From the end of a poll to the next poll."),
@@ -105,7 +105,8 @@ METRICS: Final = (
     Metric(
         "assigned-partitions",
         Kind.GAUGE,
-        "Assigned partitions, by the callbacks so far; other resources of a member that has such.",
+        "Assigned partitions, by the callbacks so far; of members without partitions, their "
+        "resources.",
     ),
     Metric("rebalance-total", Kind.COUNTER, "Rebalances that ended with an assignment."),
     Metric("failed-rebalance-total", Kind.COUNTER, "Attempts that ended without an assignment."),

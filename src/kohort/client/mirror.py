@@ -40,10 +40,10 @@ _PRODUCER_IS_OVER: Final = (KafkaError._FATAL, KafkaError._PURGE_INFLIGHT, Kafka
 
 @dataclass(slots=True)
 class _Way:
-    """One partition on its way."""
+    """The progress of one partition."""
 
     acknowledged: int | None = None
-    """Behind the last record that the target has; all records before it are there, too."""
+    """The offset after the last record that the target has, together with all records before."""
     committed: int | None = None
     failed: bool = False
     """A record was refused; later acknowledgements do not count."""
@@ -234,7 +234,7 @@ class Mirror:
     # -- partitions -------------------------------------------------------------------------------
 
     def assigned(self, partitions: Collection[TopicPartition]) -> None:
-        """These are copied from now on; topics of the target grow if those of the source grew."""
+        """These partitions are copied from now on; topics of the target grow with the source."""
         for topic in {p.topic for p in partitions}:
             highest = max(p.partition for p in partitions if p.topic == topic)
             if highest >= self._sizes[topic]:
@@ -260,7 +260,7 @@ class Mirror:
                 LOG.warning("the last records will be copied again: %s", error)
 
     def lost(self, partitions: Collection[TopicPartition]) -> None:
-        """Other workers may copy these already: forget them."""
+        """Other workers may copy these partitions already: forget them."""
         for partition in partitions:
             self._ways.pop(partition, None)
 

@@ -19,7 +19,7 @@ from kohort.client.fetching.record_fetcher import SparingLog
 from kohort.model.errors import ConfigError
 
 _LONGEST_S: Final = 30.0
-"""The producer tries to deliver a record for so long."""
+"""Longest time to deliver a record, retries included."""
 BATCH_BYTES: Final = 1_000_000
 """librdkafka's default."""
 _MOST_RECORD_BYTES: Final = 100_000_000

@@ -46,11 +46,12 @@ class ResourceGroup(CallbackMembership[str]):
             balanced, and not the number. Called on the membership's thread with each assignment, so
             it must return at once.
         on_acquired: called with names that this member works on from now on.
-        on_revoked: called with names that another member shall get; they move when it returns.
+        on_revoked: called with names that another member will get; the names move when the
+            function returns.
         on_lost: called with names that other members may work on already.
         on_prepare: called with names that other members work on now; make copies of their state,
-            and call ``report_warm``. They come to this member then, or it keeps the copies as a
-            standby. None: resources move without preparation.
+            and call ``report_warm``. Then the names come to this member, or this member keeps the
+            copies as a standby. None: resources move without preparation.
         on_discard: called with names of which the group wants no copies of this member any more.
         policy: shares the resources out, see `Policy`; None balances their number, and moves as
             few as possible. It has no waits, no limits and no preparation.

@@ -58,9 +58,9 @@ class MemberStatus(Generic[R]):
         waits: the partitions of lost members that wait, with the time that is left.
         last_rebalance: None before the first assignment.
         poll_s: seconds until ``max.poll.interval.ms`` is over; None if no poll is awaited.
-        lag: records behind the end of each log, by the last fetches of a consumer; at most 1 s old,
-            with more than 200 partitions 5 ms for each. Partitions without a known end are missing.
-            No broker is asked.
+        lag: records behind the end of each log, by the last fetches of a consumer; at most 1 s
+            old, or 5 ms for each partition if there are more than 200. Partitions without a known
+            end are missing. No broker is asked.
     """
 
     state: MemberState

@@ -77,7 +77,7 @@ class Worker(CallbackMembership[ConnectorTask]):
         configuration: returns the connectors, the number of their tasks, and the offset up to which
             this process has read them. It must return at once, and is called on two threads.
         on_start: called with each connector or task that this process runs from now on.
-        on_stop: called with each one that another worker shall run; the work moves when all calls
+        on_stop: called with each one that another worker will run; the work moves when all calls
             of a rebalance have returned.
         on_lost: called with each one that another worker may run already; default: ``on_stop``.
         on_stopping: called with each one that will be stopped, before the first ``on_stop`` or
@@ -85,8 +85,8 @@ class Worker(CallbackMembership[ConnectorTask]):
             then waits for the end. So all work ends at a time, as in Connect. None: one after the
             other.
         on_prepare: called with work that other workers run now; make copies of its state, and call
-            ``report_warm``. It comes to this worker then, or the copies are for a standby. None:
-            work moves without preparation.
+            ``report_warm``. Then the work comes to this worker, or this worker keeps the copies as
+            a standby. None: work moves without preparation.
         on_discard: called with work of which the group wants no copies here any more.
         url: the address of this process, for the other workers.
         protocols: Connect's names, best first. ``compatible`` keeps work running during a
