@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from hypothesis import given
@@ -32,7 +33,7 @@ from tests.waiting import until
 from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
 from kohort.spark.ledgers.ledger import Ledger, LedgerError
-from kohort.spark.state import pieces
+from kohort.spark.state import copies, pieces
 from kohort.spark.state.copies import opened_copy
 from kohort.spark.state.files import StateFileGone, StateFolder
 from kohort.spark.state.following import StateFollower
@@ -121,8 +122,8 @@ def test_a_partition_moves_when_the_new_owner_has_a_copy_of_its_state(tmp_path: 
         for _ in range(4):
             run_until(old, "committed")
         run_until(old, "written")
-        copies = InlineCopies(world, "b")
-        other = StatefulApplication(world, "b", Checkpoint(), copies=copies)
+        inline = InlineCopies(world, "b")
+        other = StatefulApplication(world, "b", Checkpoint(), copies=inline)
         new = other.run()
         run_until(new, "committed")
         assert next(new) == "idle", "the group has only announced the move"
@@ -132,7 +133,7 @@ def test_a_partition_moves_when_the_new_owner_has_a_copy_of_its_state(tmp_path: 
         assert owner.driver.held == {A}
         run_until(new, "idle")
         # Only the changes of the owner's last batch were left to restore.
-        [(partition, entries)] = copies.restores
+        [(partition, entries)] = inline.restores
         without_copy = InlineCopies(world, "c")
         without_copy.follow({B: 1}, ())
         [(_, all_entries)] = without_copy.restores
@@ -165,6 +166,41 @@ def test_copies_are_restored_in_the_background_and_a_lost_file_stops_the_query(
         with opened_copy(tmp_path / "copies", A) as copy:
             assert copy.head == heads[A]
             assert copy.count()
+
+
+def test_a_ledger_that_was_away_for_a_moment_does_not_end_the_copies_of_other_partitions(
+    tmp_path: Path,
+) -> None:
+    """Without copies the group would never move a partition to this application again."""
+    with StateWorld(tmp_path, FakeTopics(2)) as world:
+        world.topics.end.update({A: 60, B: 60})
+        _, steps = start(world)
+        run_until(steps, "idle")
+        heads, away = world.open_ledger().states(), ["the database restarts"]
+
+        def read() -> Mapping[TopicPartition, StateHead]:
+            if away:
+                raise LedgerError(away.pop())
+            return heads
+
+        follower = StateFollower(tmp_path, tmp_path / "copies", read)
+        follower.follow({}, {B})
+        until(lambda: follower.warm() == {B}, "a copy")
+        follower.close()
+
+
+def test_a_copy_on_a_full_disk_stops_the_query_with_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path) -> NoReturn:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(copies, "_open", full)
+    follower = StateFollower(tmp_path, tmp_path / "copies", lambda: {A: StateHead(60, 1 << 62)})
+    follower.follow({A: 1}, ())
+    with pytest.raises(LedgerError, match=r"t-0\.db cannot be used: database or disk is full"):
+        until(follower.restored, "an error")
+    follower.close()
 
 
 def test_the_class_of_the_page_counts_visits_across_calls(tmp_path: Path) -> None:

@@ -103,6 +103,10 @@ class StateCopy:
                 "space on the disk, and start the application again"
             ) from error
 
+    def close(self) -> None:
+        """Close the file."""
+        self._base.close()
+
     def get(self, key: bytes) -> bytes | None:
         """The value of a key; None without one."""
         row = self._base.execute("SELECT value FROM entries WHERE key = ?", (key,)).fetchone()
@@ -187,7 +191,7 @@ def opened_copy(copies: Path, partition: TopicPartition) -> Iterator[StateCopy]:
     """The copy of a partition's state, locked; made if it is missing or damaged.
 
     Raises:
-        LedgerError: the file cannot be made.
+        LedgerError: the file cannot be made or read.
     """
     path = copies / f"{partition}.db"
     try:
@@ -200,16 +204,34 @@ def opened_copy(copies: Path, partition: TopicPartition) -> Iterator[StateCopy]:
         ) from error
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
-        try:
-            base = _open(path)
-        except sqlite3.DatabaseError:
-            for each in copies.glob(f"{path.name}*"):
-                each.unlink()
-            base = _open(path)
-        with closing(base):
-            yield StateCopy(base)
+        with closing(_made(path)) as copy:
+            yield copy
     finally:
         os.close(handle)
+
+
+def _made(path: Path) -> StateCopy:
+    try:
+        try:
+            return _copy_in(path)
+        except sqlite3.DatabaseError:
+            for each in path.parent.glob(f"{path.name}*"):
+                each.unlink()
+            return _copy_in(path)
+    except sqlite3.DatabaseError as error:
+        raise LedgerError(
+            f"the copy of a state {path} cannot be used: {error}; free space on the disk, or give "
+            "this user the right to write there, and start the application again"
+        ) from error
+
+
+def _copy_in(path: Path) -> StateCopy:
+    base = _open(path)
+    try:
+        return StateCopy(base)
+    except BaseException:
+        base.close()
+        raise
 
 
 def _open(path: Path) -> sqlite3.Connection:

@@ -134,6 +134,10 @@ class _Restorer:
             return
         except KohortError as error:
             self.error = error
+        except Exception as error:
+            # If the thread ended without a word, its partitions would never be read.
+            told = f"the copies in {self._copies} cannot be made: {type(error).__name__}: {error}"
+            self.error = LedgerError(told)
 
     def _next(self) -> list[tuple[TopicPartition, int]]:
         """Wait for work; new partitions first."""
@@ -147,7 +151,7 @@ class _Restorer:
             return sorted(new if waited else self._wanted.items())
 
     def _restore(self, partition: TopicPartition, number: int) -> None:
-        head = self._heads().get(partition)
+        head: StateHead | None = None
         tell = Telling(partition)
 
         def progress(restored: Restored) -> None:
@@ -156,10 +160,11 @@ class _Restorer:
                 raise _Closed
 
         try:
+            head = self._heads().get(partition)
             with opened_copy(self._copies, partition) as copy:
                 copy.advance(StateFolder(self._directory, partition), head, progress)
         except LedgerError as error:
-            newer = isinstance(error, StateFileGone) and self._heads().get(partition) != head
+            newer = isinstance(error, StateFileGone) and self._has_moved(partition, head)
             if not newer and self._again_s is None:
                 raise
             if not newer:
@@ -171,3 +176,9 @@ class _Restorer:
         with self._changed:
             if self._wanted.get(partition) == number:
                 self._done[partition] = number
+
+    def _has_moved(self, partition: TopicPartition, head: StateHead | None) -> bool:
+        try:
+            return self._heads().get(partition) != head
+        except LedgerError:
+            return False
