@@ -428,6 +428,15 @@ def test_the_log_of_kohorts_broker_is_explained(kohorts_log: Path) -> None:
         judge_moves(broker.bootstrap_servers, kohorts_log, group, ids)
 
 
+def test_the_log_beside_a_history_of_its_broker_tells_nothing_twice(kohorts_log: Path) -> None:
+    history = kohorts_log.with_suffix(".jsonl")
+    with EmbeddedBroker(history=str(history), group_initial_rebalance_delay_ms=0) as broker:
+        two_members_come_and_one_goes(broker.bootstrap_servers)
+    alone, both = run(history), run(history, kohorts_log)
+    assert both.stdout == alone.stdout
+    assert re.search(r"[1-9]\d* lines of brokers' logs are not used", both.stderr)
+
+
 def test_the_offsets_topic_alone_and_a_cluster_without_groups(tmp_path: Path) -> None:
     with EmbeddedBroker(group_initial_rebalance_delay_ms=0) as broker:
         address = broker.bootstrap_servers
@@ -449,7 +458,7 @@ def test_the_offsets_topic_alone_and_a_cluster_without_groups(tmp_path: Path) ->
     assert {owner for _, owner, _, _ in picture["owned"]} == {0, 1}
     assert picture["lag"][-1][1] == 2, "five records, and a commit of three"
     assert told.startswith(f"Group {group}: ")
-    assert "Written by offsets topic." in told
+    assert "Read from the offsets topic." in told
     assert "a cooperative rebalance needs a second round (likely)" in told
     nothing = run()
     assert "name log files, or --bootstrap-server of a cluster" in str(nothing.exception)

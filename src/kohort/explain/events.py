@@ -11,6 +11,9 @@ from typing import Final, NamedTuple
 
 from kohort.model.values import value
 
+KOHORT: Final = "kohort"
+"""The maker of the events of a history."""
+
 
 class Side(StrEnum):
     """Which program wrote a line."""

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from kohort.explain.events import Event, Handed, Kind, Side, Timed
+from kohort.explain.events import KOHORT, Event, Handed, Kind, Side, Timed
 from kohort.explain.findings import Finding
 from kohort.explain.joining import (
     joined,
@@ -86,6 +86,8 @@ class Explainer:
         """Clocks that are apart; known at the end."""
         self.refused = 0
         """Events of further groups after `MOST_GROUPS`."""
+        self.told_twice = 0
+        """Events of brokers' logs that a history of the broker tells, too."""
         self.most_rows = MOST_REBALANCES
         """Rebalances that each group keeps, the last ones."""
         self.dropped = 0
@@ -169,6 +171,12 @@ class Explainer:
         if story is None:
             self.refused += 1
             return
+        if event.side is Side.BROKER:
+            if event.maker == KOHORT:
+                story.has_history = True
+            elif story.has_history:
+                self.told_twice += 1
+                return
         kept = len(story.finished)
         story.feed(event)
         self._rows += len(story.finished) - kept
@@ -236,7 +244,7 @@ class Explainer:
                 found, owned = [*found, *rows], [*owned, *times]
             story.owned = owned_until_gone(owned, story.rebalances)
             story.replace(joined(story.rebalances, found))
-            if story.makers["kohort"] == 0:
+            if story.makers[KOHORT] == 0:
                 story.makers[Side.OFFSETS] += len(found)
         self._share_troubles()
         for story in self._stories.values():

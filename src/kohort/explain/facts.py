@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from kohort.explain.client_times import ClientTimes
-from kohort.explain.events import Event, Handed, Kind, Place, Side
+from kohort.explain.events import KOHORT, Event, Handed, Kind, Place, Side
 from kohort.explain.lines.frames import Framed
 from kohort.explain.offsets_topic.generations import (
     Committed,
@@ -161,7 +161,7 @@ class HistoryReader:
             at=at,
             dated=self._dated,
             source=recorded.source,
-            maker="kohort",
+            maker=KOHORT,
             group=getattr(fact, "group_id", ""),
             member=getattr(fact, "member_id", ""),
             instance=self._times.instances.get(recorded.source, ""),
@@ -190,7 +190,7 @@ class HistoryReader:
                 pass
         frame = Framed(self._words(fact), at, self._dated)
         for event in self.log.told(frame, place):
-            yield event._replace(group=fact.group_id, maker="kohort", versions=None)
+            yield event._replace(group=fact.group_id, maker=KOHORT, versions=None)
 
     def _of_member(
         self,
@@ -208,7 +208,7 @@ class HistoryReader:
             text=type(fact).__name__,
             at=at,
             dated=self._dated,
-            maker="kohort",
+            maker=KOHORT,
             group=fact.group_id,
             member=fact.member_id,
             instance=(added.group_instance_id or "") if added is not None else "",

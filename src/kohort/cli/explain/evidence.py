@@ -93,6 +93,11 @@ def remarks_of(logs: Files, explainer: Explainer) -> Iterator[str]:
         yield f"group {name} has two offsets partitions: these logs come from two clusters"
     if explainer.refused:
         yield f"{explainer.refused:,} events of groups after the first {MOST_GROUPS:,} are not used"
+    if explainer.told_twice:
+        yield (
+            f"{explainer.told_twice:,} lines of brokers' logs are not used: a history of kohort's "
+            "broker tells the same"
+        )
     if explainer.dropped:
         yield (
             f"{explainer.dropped:,} older rebalances are counted and no longer kept: tables and "

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from kohort.explain.events import Side
 from kohort.explain.explaining import Explained
 from kohort.explain.findings import span_text
 
@@ -39,5 +40,7 @@ def headline(explained: Explained, group: str, stamp: Callable[[float | None, bo
         share = "" if times == story.total else "mostly " if 2 * times > story.total else "partly "
         why = f", {share}because {cause.value}"
     worst = f" Look first at: {explained.findings[0].name}." if explained.findings else ""
-    makers = f" Written by {explained.makers}." if explained.makers else ""
-    return f"{name}: {count}{span}{why}.{worst}{makers}"
+    programs = ", ".join(m for m in explained.makers.split(", ") if m not in {"", Side.OFFSETS})
+    makers = f" Written by {programs}." if programs else ""
+    read = " Read from the offsets topic." if story.makers[Side.OFFSETS] else ""
+    return f"{name}: {count}{span}{why}.{worst}{makers}{read}"
