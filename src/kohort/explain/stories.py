@@ -88,7 +88,7 @@ class Story:
     causes: Counter[Cause] = field(default_factory=Counter)
     makers: Counter[str] = field(default_factory=Counter)
     has_history: bool = False
-    """Whether the history of kohort's broker tells of this group."""
+    """Whether the history of kohort's broker has events of this group."""
     examples: dict[Kind, list[Event]] = field(default_factory=dict)
     """The first events of each kind."""
     versions: tuple[float, float] | None = None
