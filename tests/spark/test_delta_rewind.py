@@ -17,7 +17,7 @@ from kohort.spark.source.planning import Piece
 from kohort.spark.state.heads import StateHead
 from kohort.spark.tables.layout import DEAD_LETTERS
 from kohort.spark.tables.piece_files import DEAD_SCHEMA
-from kohort.spark.tables.table import open_ledger, rewind_table
+from kohort.spark.tables.table import open_ledger, orphans_of, rewind_table
 
 pytest.importorskip("deltalake", reason="pip install 'kohort[spark]'")
 
@@ -140,6 +140,10 @@ def test_rewound_dead_letters_leave_their_table_also_after_a_kill_between_the_tw
     commit_dead(again, tmp_path, A, 4, epochs[A])
     expected = [(A, n) for n in range(14)] + [(B, n) for n in range(10)]
     assert rows_of(tmp_path / DEAD_LETTERS) == expected
+    # Readers of an older version still need the replaced files: they are no orphans for `clean`.
+    compact(tmp_path)
+    assert len(again.replaced_files()) == 4
+    assert orphans_of(tmp_path) == []
 
 
 def commit_dead(

@@ -92,6 +92,14 @@ class DeltaDeadLetters:
         waiting = {each["path"]: each["size"] for each in self._waiting(self._followed(log))}
         return {f"{DEAD_LETTERS}/{path}": n for path, n in (waiting | log.files()).items()}
 
+    def replaced_files(self) -> list[str]:
+        """Files of dead letters that a compaction or a rewind replaced, relative to the table."""
+        log = self._opened()
+        if log is None:
+            return []
+        log.refresh()
+        return [f"{DEAD_LETTERS}/{path}" for path in log.replaced_files()]
+
     def _opened(self) -> DeltaLog | None:
         if self._log is None and is_delta(self._folder):
             self._log = DeltaLog(self._folder)

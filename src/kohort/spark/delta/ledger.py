@@ -269,7 +269,7 @@ class DeltaLedger(DeltaNotes):
         """See ``Ledger.replaced_files``."""
         with self._lock:
             self._log.refresh()
-            return self._log.replaced_files()
+            return [*self._log.replaced_files(), *self._dead.replaced_files()]
 
     def manifest(self) -> list[ManifestRow]:
         """See ``Ledger.manifest``; without files, and one piece for all removed commits."""
