@@ -12,6 +12,7 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from hashlib import blake2b
 from pathlib import Path
 
 from tests.tidy.rules import tracked_texts
@@ -82,15 +83,27 @@ def findings(name: str, text: str) -> Iterator[Finding]:
             yield from _in_passage(name, line, passage)
 
 
-def found_in_project() -> list[Finding]:
-    """The findings in all Python and Markdown files of the project."""
-    return [
-        finding
-        for name, text in tracked_texts()
-        if (name.endswith(".md") and "/" not in name)
-        or (name.endswith((".py", ".md")) and name.startswith(_READ))
-        for finding in findings(name, text)
-    ]
+def found_in_project(clean: set[str] | None = None) -> list[Finding]:
+    """The findings in all Python and Markdown files of the project.
+
+    Args:
+        clean: digests of files without a finding, as an earlier run of this search left them: these
+            files are not searched again. Holds those of the present files afterwards.
+    """
+    found, before, now = list[Finding](), clean or set(), set[str]()
+    search = b"".join((HERE / name).read_bytes() for name in ("prose.py", "prose.toml"))
+    for name, text in tracked_texts():
+        if (name.endswith(".md") and "/" not in name) or (
+            name.endswith((".py", ".md")) and name.startswith(_READ)
+        ):
+            digest = blake2b(search + f"{name}\0{text}".encode(), digest_size=16).hexdigest()
+            new = [] if digest in before else [*findings(name, text)]
+            found += new
+            now.update(() if new else [digest])
+    if clean is not None:
+        clean.clear()
+        clean |= now
+    return found
 
 
 def _in_passage(name: str, line: int, passage: str) -> Iterator[Finding]:
