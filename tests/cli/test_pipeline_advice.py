@@ -66,14 +66,14 @@ def test_groups_and_logs_show_the_name_of_the_application_unless_the_user_chose_
 
 
 @pytest.mark.parametrize("name", ["heartbeat.interval.ms", "heartbeat_interval_ms"])
-def test_members_send_a_heartbeat_each_half_second_unless_the_user_chose_another_interval(
+def test_members_send_a_heartbeat_each_quarter_second_unless_the_user_chose_another_interval(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     def interval_ms(*flags: str) -> int:
         config = started_with([*flags], tmp_path, monkeypatch)
         return parse_options(source_options(config, tmp_path)).client.heartbeat_interval_ms
 
-    assert interval_ms() == 500
+    assert interval_ms() == 250
     assert interval_ms("--set", f"{name}=3000") == 3_000
 
 
