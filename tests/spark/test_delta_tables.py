@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,15 @@ import pytest
 from click.testing import CliRunner
 from tests.spark.conftest import Feed
 from tests.spark.tables import land
+from tests.waiting import until
 
 from kohort.cli.spark.table import table as table_command
+from kohort.client.admin import Admin
+from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
-from kohort.spark.ledgers.ledger import NotedQuery
+from kohort.spark.ledgers.ledger import NotedQuery, NotedTopic
 from kohort.spark.tables.layout import DEAD_LETTERS
+from kohort.spark.tables.table import open_ledger
 from kohort.spark.tables.verify import verify
 
 pytest.importorskip("deltalake", reason="pip install 'kohort[spark]'")
@@ -82,6 +87,27 @@ def test_a_delta_table_is_verified_before_and_after_a_compaction(
     path = next(tmp_path / name for name in DeltaLog(tmp_path).files())
     path.write_bytes(path.read_bytes() + b"x")
     assert not verify(tmp_path, source.settings).ok
+
+
+def test_rows_of_a_topic_that_was_made_again_stay_since_no_record_could_replace_them(
+    feed: Callable[..., Feed], tmp_path: Path
+) -> None:
+    source = feed(2, [(b"k", b"%d" % n) for n in range(40)])
+    with Admin(source.settings) as admin:
+        former = admin.topics([source.topic])[source.topic].topic_id
+        with closing(open_ledger(tmp_path, "g", "delta")) as ledger:
+            ledger.note_topic(source.topic, NotedTopic(topic_id=former, partitions=2))
+        land(source, tmp_path, {0: (0, 20), 1: (0, 20)}, kind="delta")
+        admin.delete_topics([source.topic])
+        until(lambda: source.topic not in admin.topics(), "the end of the topic")
+        admin.create_topic(source.topic, 2)
+    rewind = ["rewind", str(tmp_path), "--bootstrap", source.bootstrap, "--topic", source.topic]
+    done = CliRunner().invoke(table_command, [*rewind, "--to-offset", "5", "--execute"])
+    assert isinstance(done.exception, ConfigError)
+    assert f"expected topic {source.topic} with the id {former}, it has the id" in str(
+        done.exception
+    )
+    assert len(rows_of(tmp_path)) == 40
 
 
 def test_faults_of_a_delta_table_are_found(feed: Callable[..., Feed], tmp_path: Path) -> None:

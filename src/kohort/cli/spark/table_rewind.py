@@ -44,13 +44,17 @@ def rewind(
     """
     if to_earliest == (to_offset is not None):
         raise ConfigError("give one of --to-offset and --to-earliest")
+    from kohort.spark.source.topic_checks import check_id  # noqa: PLC0415 - heavy
     from kohort.spark.tables.table import open_ledger, rewind_table  # noqa: PLC0415 - heavy
 
     rewind_table(directory, {}, execute=False)
     with closing(open_ledger(directory)) as ledger:
         known, begins = ledger.all_positions(), ledger.begins()
+        noted = ledger.noted_topics()
     with Admin(configured(bootstrap)) as admin:
         partitions = partitions_of(admin, scopes)
+        for name, found in admin.topics({p.topic for p in partitions}).items():
+            check_id(name, noted.get(name), found.topic_id)
         first = admin.list_offsets(partitions, EARLIEST)
     offsets: dict[TopicPartition, int] = {}
     for partition in partitions:

@@ -26,6 +26,15 @@ MADE_AGAIN: Final = (
 """The end of an error message about another topic with the same name."""
 
 
+def check_id(name: str, noted: NotedTopic | None, found: str | None) -> None:
+    """Raise ConfigError if a topic has another id than a ledger noted; None is an unknown id."""
+    if noted is not None and found and noted.topic_id not in (None, found):
+        raise ConfigError(
+            f"expected topic {name} with the id {noted.topic_id}, it has the id {found}: "
+            f"{MADE_AGAIN}"
+        )
+
+
 class Topics(Protocol):
     """The subscribed topics and their offsets on the brokers."""
 
@@ -113,11 +122,7 @@ class TopicChecks:
                 # A topic that began to match later is read from its beginning.
                 first = replace(found, partitions=0) if later and name not in before else found
                 noted = self._noted[name] = self._ledger.note_topic(name, first)
-            if found.topic_id and noted.topic_id not in (None, found.topic_id):
-                raise ConfigError(
-                    f"expected topic {name} with the id {noted.topic_id}, it has the id "
-                    f"{found.topic_id}: {MADE_AGAIN}"
-                )
+            check_id(name, noted, found.topic_id)
 
     def _tell_gone(self, name: str, seen: NotedTopic) -> None:
         partitions = [TopicPartition(name, number) for number in range(seen.partitions)]
