@@ -41,6 +41,8 @@ MOST_ROWS: Final = 50_000
 """Rebalances of lines that all groups keep together; above, groups with many keep fewer."""
 LEAST_ROWS: Final = 20
 """Rebalances that each group keeps in any case: as many as its table has on a terminal."""
+_HISTORY_S: Final = 86_400.0
+"""A log so near to the last event of a history is that of the same broker."""
 _TROUBLES: Final = (Kind.REPLICAS_CHANGED, Kind.STORE_FAILED)
 """Troubles of a partition of the offsets topic, and so of all its groups."""
 _MOVES: Final = {Kind.COORDINATOR_MOVED, Kind.REPLICAS_CHANGED, Kind.STORE_FAILED}
@@ -171,10 +173,10 @@ class Explainer:
         if story is None:
             self.refused += 1
             return
-        if event.side is Side.BROKER:
+        if event.side is Side.BROKER and event.at is not None:
             if event.maker == KOHORT:
-                story.has_history = True
-            elif story.has_history:
+                story.history_at = event.at
+            elif abs(event.at - story.history_at) < _HISTORY_S:
                 self.told_twice += 1
                 return
         kept = len(story.finished)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any, Final
 
 from kohort.explain.amounts import Stop
@@ -87,8 +88,8 @@ class Story:
     counts: Counter[Kind] = field(default_factory=Counter)
     causes: Counter[Cause] = field(default_factory=Counter)
     makers: Counter[str] = field(default_factory=Counter)
-    has_history: bool = False
-    """Whether the history of kohort's broker has events of this group."""
+    history_at: float = -inf
+    """The time of the last event of this group in a history of kohort's broker."""
     examples: dict[Kind, list[Event]] = field(default_factory=dict)
     """The first events of each kind."""
     versions: tuple[float, float] | None = None
