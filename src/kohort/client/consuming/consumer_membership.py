@@ -53,7 +53,7 @@ class ConsumerMembership(ConsumerPositions):
         return self._loop.assigned
 
     def enforce_rebalance(self, reason: str) -> None:
-        """Ask the group for a rebalance (KIP-568); nothing while one is running.
+        """Ask the group for a rebalance (KIP-568); no effect while a rebalance is running.
 
         Args:
             reason: shown in the broker's log.
@@ -74,9 +74,9 @@ class ConsumerMembership(ConsumerPositions):
     def drain(self) -> None:
         """Ask the group to take all partitions away; read them until then, and close after that.
 
-        Returns at once. The leader assigns nothing to this consumer any more; the listener is told
-        as in any rebalance. The group waits for no return (``scheduled.rebalance.max.delay.ms``).
-        ``drained`` tells when that is over, and iteration ends.
+        Returns at once. The leader assigns nothing to this consumer any more; the listener is
+        called as in any rebalance. The group does not wait for the return of this consumer
+        (``scheduled.rebalance.max.delay.ms``). At the end ``drained`` is true, and iterations end.
 
         Raises:
             WrongUse: the consumer subscribed to nothing.
@@ -88,7 +88,7 @@ class ConsumerMembership(ConsumerPositions):
 
     @property
     def drained(self) -> bool:
-        """Whether a drain is over: nothing is assigned, or the leader is no kohort and ignores it.
+        """Whether a drain is over: nothing is assigned, or the leader knows no drains.
 
         False without ``drain``.
         """
@@ -118,7 +118,7 @@ class ConsumerMembership(ConsumerPositions):
         return waits_in(self._thread.driver.core.ownership)
 
     def status(self) -> MemberStatus[TopicPartition]:
-        """The state with its reason, partitions, waits, the last rebalance. For any thread."""
+        """The state with its reason, partitions, waits, and the last rebalance. For any thread."""
         driver, lag = self._thread.driver, self._loop.meter.lag
         owned, by_hand = self.assignment(), bool(self._by_hand)
         return self._thread.keeper.status(

@@ -189,7 +189,7 @@ class ConsumerPositions:
         return self._ends(partitions, EARLIEST)
 
     def end_offsets(self, partitions: Collection[PartitionLike]) -> dict[TopicPartition, int]:
-        """The offset of the next record that each log will get. Raises as `partitions_for`.
+        """The end of each log: the offset of the next record. Raises as `partitions_for`.
 
         With ``isolation.level=read_committed`` the end lies before the first open transaction.
         """
@@ -212,7 +212,7 @@ class ConsumerPositions:
             return with_none(self._answer(self._questions.offsets_at(wanted)))
 
     def lag(self, partitions: Collection[PartitionLike] | None = None) -> dict[TopicPartition, int]:
-        """The number of offsets between the position and the end of each log.
+        """The lag by partition: offsets between the position and the end of the log.
 
         Args:
             partitions: assigned ones; default: all of them.
@@ -246,7 +246,7 @@ class ConsumerPositions:
     # -- pausing ----------------------------------------------------------------------------------
 
     def pause(self, partitions: Collection[PartitionLike]) -> None:
-        """Hand out no records of these until ``resume``; they stay assigned.
+        """Hand out no records of these partitions until ``resume``; the partitions stay assigned.
 
         Raises:
             WrongUse: a partition is not assigned.
@@ -264,7 +264,7 @@ class ConsumerPositions:
             self._loop.reader.resume(self._assigned(partitions))
 
     def pause_until(self, partitions: Collection[PartitionLike], seconds: float) -> None:
-        """As `pause`; a poll after this many seconds resumes them. ``resume`` does so before.
+        """As `pause`, for this many seconds: a later poll resumes the partitions, or ``resume``.
 
         Raises:
             WrongUse: a partition is not assigned, or the time is negative or above a week.
@@ -281,7 +281,7 @@ class ConsumerPositions:
         backoff: float = 1.0,
         backoff_max: float = 60.0,
     ) -> bool:
-        """Let this record come again after a wait, while records of other partitions flow.
+        """Let this record come again after a wait; the other partitions are read meanwhile.
 
         The position goes back to the record, so no commit covers it, and its partition pauses:
         ``backoff`` seconds the first time, twice as long each time after that. After ``consume`` or

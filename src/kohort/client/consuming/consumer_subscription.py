@@ -62,7 +62,7 @@ class ConsumerSubscription(ConsumerMembership):
         on_prepare: PartitionsCallback | None = None,
         on_discard: PartitionsCallback | None = None,
     ) -> None:
-        """Share these topics with the group; in place of an earlier subscription.
+        """Share these topics with the group; replaces an earlier subscription.
 
         Returns at once; joining goes on in the background, partitions come with later polls.
 
@@ -128,7 +128,7 @@ class ConsumerSubscription(ConsumerMembership):
             self._share(found)
 
     def assign(self, partitions: Collection[PartitionLike]) -> None:
-        """Read exactly these partitions, without a membership; in place of an earlier assignment.
+        """Read exactly these partitions, without a membership; replaces an earlier assignment.
 
         No rebalance ever takes them away, and no listener is called. Reading begins at the
         committed offsets, or by ``auto.offset.reset``; partitions that stay are read on. Without a
@@ -167,12 +167,12 @@ class ConsumerSubscription(ConsumerMembership):
             yield None
 
     def unsubscribe(self) -> None:
-        """Give up everything (listeners are told, positions committed) and leave the group.
+        """Call the listener for all partitions, commit positions, and leave the group.
 
         Ends an ``assign``, too.
 
         Raises:
-            RequestTimedOut: that took longer than ``default.api.timeout.ms``.
+            RequestTimedOut: this took longer than ``default.api.timeout.ms``.
             WrongUse: a listener calls.
         """
         with self._alone():
@@ -180,7 +180,7 @@ class ConsumerSubscription(ConsumerMembership):
             run(self._unsubscribing())
 
     def subscription(self) -> frozenset[str]:
-        """The topics subscribed to; those that match, for a pattern."""
+        """The topics of the subscription; for a pattern the topics that match."""
         return self._topics
 
     # -- leaving ----------------------------------------------------------------------------------
