@@ -117,7 +117,7 @@ def test_a_data_directory_in_use_is_refused(start: Start, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("options", "part"),
     [
-        (["--set", "num.partition=1"], "unknown setting num.partition; the nearest are"),
+        (["--set", "num.partition=1"], "unknown setting num.partition; did you mean"),
         (["--set", "num.partitions=none"], "num.partitions is 'none', expected a whole number"),
         (["--set", "num.partitions"], "expected name=value"),
         (["--config", "{tmp}/absent"], "cannot read settings from"),

@@ -63,7 +63,7 @@ def test_sigterm_commits_leaves_and_ends_with_status_0(address: str) -> None:
     ("arguments", "text"),
     [
         (("--topic", "nope"), "topic nope does not exist"),
-        (("--topic", "t", "--set", "sesion.timeout.ms=1"), "nearest are session.timeout.ms"),
+        (("--topic", "t", "--set", "sesion.timeout.ms=1"), "did you mean session.timeout.ms"),
         (("--topic", "t", "--set", "sasl.username=me"), "security.protocol is PLAINTEXT"),
     ],
 )

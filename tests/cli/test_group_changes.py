@@ -99,6 +99,7 @@ def test_an_exported_plan_is_read_again(kohort: Kohort, admin: Admin, tmp_path: 
         kohort("groups", "reset-offsets", "g", "--all-topics", "--to-latest", "--export")
     )
     assert plan.read_text() == "t,0,10\nu,0,1\n"
+    assert kohort.errors == ""  # nobody meant to change anything
     assert new_offsets(kohort, "--from-file", str(plan)) == {"t-0": 10, "u-0": 1}
     both = ("groups", "reset-offsets", "g", "h", "--topic", "t:0")
     plan.write_text(kohort(*both, "--to-offset", "3", "--export"))

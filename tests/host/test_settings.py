@@ -91,8 +91,11 @@ def test_names_with_underscores_are_accepted() -> None:
 @pytest.mark.parametrize(
     ("pairs", "sentence"),
     [
-        ({"num.partition": 1}, "unknown setting num.partition; the nearest are num.partitions"),
-        ({"zookeeper.connect": "x"}, "unknown setting zookeeper.connect"),
+        ({"num.partition": 1}, "unknown setting num.partition; did you mean num.partitions"),
+        (
+            {"zookeeper.connect": "x"},
+            "unknown setting zookeeper.connect; docs/reference/settings.md",
+        ),
         ({"listeners": "x"}, "listeners is not a setting here: use --host and --port"),
         ({"num.partitions": "many"}, "num.partitions is 'many', expected a whole number"),
         ({"num.partitions": True}, "num.partitions is True, expected a whole number"),

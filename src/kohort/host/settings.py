@@ -322,8 +322,8 @@ def _unknown(name: str, known: Iterable[str]) -> str:
     if name in GIVEN_OTHERWISE:
         return f"{name} is not a setting here: use {GIVEN_OTHERWISE[name]}"
     near = difflib.get_close_matches(name, list(known), n=3, cutoff=0.6)
-    hint = f"; the nearest are {', '.join(near)}" if near else ""
-    return f"unknown setting {name}{hint}"
+    hint = f"did you mean {' or '.join(near)}?" if near else "docs/reference/settings.md has all"
+    return f"unknown setting {name}; {hint}"
 
 
 def parse_assignments(assignments: Iterable[str]) -> dict[str, str]:

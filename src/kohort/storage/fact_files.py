@@ -216,7 +216,9 @@ def _pieces(path: Path, remarks: list[str]) -> list[_Piece]:
             return [_parquet_piece(path)]
         return _line_pieces(path, remarks)
     except OSError as error:
-        raise HistoryFileError(f"{path} cannot be read: {error.strerror or error}") from error
+        raise HistoryFileError(
+            f"{path} cannot be read: {error.strerror or error}; name a history file"
+        ) from error
 
 
 def _line_pieces(path: Path, remarks: list[str]) -> list[_Piece]:
@@ -290,7 +292,9 @@ def _lines(path: Path, start: int, end: int, number: int, skipping: Skipping) ->
                     raise HistoryFileError(_not_a_fact(path, number, error)) from error
                 yield recorded
     except OSError as error:
-        raise HistoryFileError(f"{path} cannot be read: {error.strerror or error}") from error
+        raise HistoryFileError(
+            f"{path} cannot be read: {error.strerror or error}; name a history file"
+        ) from error
 
 
 def _kind_in(line: bytes) -> bytes:

@@ -81,7 +81,7 @@ def execute_option(command: F) -> F:
         if do and dry:
             raise click.UsageError("--execute and --dry-run exclude each other")
         everything = command(execute=do, **rest)
-        if not (do or dry):
+        if not (do or dry or rest.get("export")):
             what = "it" if everything else "the allowed part"
             note(f"Dry run: nothing was changed. Add --execute to do {what}.")
         if not everything:

@@ -15,7 +15,15 @@ from typing import Any, Final
 import click
 
 from kohort.cli.explain.files import open_file, safe
-from kohort.cli.output import DIRECTORY, json_option, note, print_json, print_table, spark_options
+from kohort.cli.output import (
+    DIRECTORY,
+    counted,
+    json_option,
+    note,
+    print_json,
+    print_table,
+    spark_options,
+)
 from kohort.explain.told import Told
 from kohort.lab.table import number
 from kohort.model.errors import ConfigError
@@ -70,7 +78,10 @@ def history(
     print_table(_COLUMNS, (_row(row) for row in rows[:top]))
     if len(rows) > top:
         click.echo(f"… and {len(rows) - top:,} groups more")
-    note(f"tables of {len(rows):,} groups are in {output}: groups, rebalances, ownership, storms")
+    note(
+        f"{output} has tables of {counted(len(rows), 'group')}: groups, rebalances, ownership, "
+        "storms"
+    )
 
 
 _TIMES: Final = ("began", "ended")
