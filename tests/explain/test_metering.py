@@ -8,7 +8,7 @@ from kohort.explain.causes import Cause
 from kohort.explain.events import Place
 from kohort.explain.offsets_topic.generations import Committed, Generations, Settled, SettledMember
 from kohort.explain.offsets_topic.leader_epochs import LeaderEpochs
-from kohort.explain.offsets_topic.metering import Counts, Meter
+from kohort.explain.offsets_topic.metering import GroupCounts, Meter
 from kohort.explain.offsets_topic.server_groups import Bumped, Reconciled, ServerMember
 from kohort.model.ids import TopicPartition
 
@@ -41,7 +41,7 @@ def commit(partition: int, offset: int, at: float) -> Committed:
 def test_rebalances_moves_and_stops_are_counted() -> None:
     meter = Meter()
     meter.feed(settled(1, 10.0, a=[0, 1, 2, 3]))
-    assert meter.counts == {"g": Counts(generation=1, settled=10.0)}
+    assert meter.counts == {"g": GroupCounts(generation=1, settled=10.0)}
     for number in range(4):
         meter.feed(commit(number, 5, 12.0))
     meter.feed(settled(2, 20.0, a=[0, 3], b=[1, 2]))
@@ -61,7 +61,7 @@ def test_the_past_is_known_and_not_counted() -> None:
     meter.feed(settled(1, 10.0, a=[0, 1, 2, 3]))
     meter.feed(settled(2, 20.0, a=[0, 1], b=[2, 3]))
     meter.begin()
-    assert meter.counts == {"g": Counts(generation=2, settled=20.0)}
+    assert meter.counts == {"g": GroupCounts(generation=2, settled=20.0)}
     meter.feed(settled(3, 30.0, b=[0, 1, 2, 3]))
     assert meter.counts["g"].rebalances == {Cause.GONE: 1}
     assert meter.counts["g"].moved == 2
@@ -110,7 +110,7 @@ def test_rebalances_of_the_new_protocol_count_when_they_end() -> None:
     reconciled("a", 1, 0, 1, 2, 3)
     meter.begin()
     counts = meter.counts["g"]
-    assert counts == Counts(epoch=1, settled=1.0)
+    assert counts == GroupCounts(epoch=1, settled=1.0)
     member("b")
     meter.feed(Bumped(group="g", epoch=2, at=2.0, place=place))
     reconciled("a", 2, 0, 1)

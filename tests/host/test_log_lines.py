@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kohort.host.log_lines import JSON, TEXT, VARIABLE, add_log_field, set_up_log_lines
+from kohort.host.log_lines import JSON, TEXT, VARIABLE, set_up_from_environment, set_up_log_lines
 from kohort.model.errors import ConfigError
 
 LOG = logging.getLogger("kohort.spark.source.driver")
@@ -32,7 +32,7 @@ def test_each_line_is_an_object_with_the_fields_of_the_process(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     set_up_log_lines(JSON, "info", group="lake")
-    add_log_field("application", "orders-0")
+    set_up_from_environment(application="orders-0")
     LOG.debug("not told")
     LOG.info("acquired %s", "t-0\nt-1")
     try:
@@ -68,7 +68,7 @@ def test_a_process_that_is_started_later_logs_in_the_same_way() -> None:
 
 
 def test_without_log_lines_a_field_changes_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    add_log_field("application", "a")
+    set_up_from_environment(application="a")
     assert VARIABLE not in os.environ
     set_up_log_lines(TEXT, "WARNING")
     LOG.warning("late")

@@ -78,17 +78,13 @@ def set_up_log_lines(form: str, level: str, **fields: str) -> None:
     logger.propagate = False
 
 
-def add_log_field(name: str, value: str) -> None:
-    """Add a field to the lines of this process and of later ones, if ``KOHORT_LOG`` is set."""
+def set_up_from_environment(**more: str) -> None:
+    """Log as the command that started this process, if that has called ``set_up_log_lines``.
+
+    Args:
+        more: further fields, also for processes that this one starts from now on.
+    """
     noted = os.environ.get(VARIABLE)
     if noted is not None:
         given = json.loads(noted)
-        set_up_log_lines(given["form"], given["level"], **{**given["fields"], name: value})
-
-
-def set_up_from_environment() -> None:
-    """Log as the command that started this process, if that has called ``set_up_log_lines``."""
-    noted = os.environ.get(VARIABLE)
-    if noted is not None:
-        given = json.loads(noted)
-        set_up_log_lines(given["form"], given["level"], **given["fields"])
+        set_up_log_lines(given["form"], given["level"], **{**given["fields"], **more})

@@ -6,13 +6,15 @@ being registered here. Must not know: scenarios, the computation of assignments.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from kohort.lab.plan import Behaviour
 from kohort.model.errors import ConfigError
 from kohort.policies.registry import assignors
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,11 +56,14 @@ def compared_policy(name: str) -> ComparedPolicy:
     Raises:
         ConfigError: nobody registered it; the message has the choices.
     """
-    found = COMPARED_POLICIES.get(name.strip())
+    return chosen("policy", name, COMPARED_POLICIES)
+
+
+def chosen(what: str, name: str, known: Mapping[str, T]) -> T:
+    """The value of that name; ConfigError with the choices if there is none."""
+    found = known.get(name.strip())
     if found is None:
-        raise ConfigError(
-            f"policy {name!r} is unknown; choose among: {', '.join(COMPARED_POLICIES)}"
-        )
+        raise ConfigError(f"{what} {name!r} is unknown; choose among: {', '.join(known)}")
     return found
 
 

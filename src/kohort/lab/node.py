@@ -22,7 +22,7 @@ from kohort.lab.journal import Journal, wall_at
 from kohort.lab.leaders import HOST, PORT, Leaders, port_of
 from kohort.lab.network import Line, Network
 from kohort.lab.plan import DiskPlan
-from kohort.lab.scheduler import Process, Scheduler
+from kohort.lab.scheduler import Alarm, Process, Scheduler
 from kohort.lab.topics import TopicBook
 from kohort.model.errors import ErrorCode
 from kohort.model.group_config import GroupConfig
@@ -105,7 +105,7 @@ class Node:
         self._engine_class = RecordingCoordinatorEngine if recording else CoordinatorEngine
         self._rows: list[k03.MetadataResponsePartition] = []
         self._lines: dict[ConnectionId, Line] = {}
-        self._wake: int | None = None
+        self._alarm = Alarm(scheduler, self.process, self._advance)
         self._paused_at = Instant(0)
         self._todo: deque[Output] = deque()
         self._draining = False
@@ -154,7 +154,7 @@ class Node:
         self.process.end_life()
         self._lines.clear()
         self._todo.clear()
-        self._wake = None
+        self._alarm.clear()
         self.network.server_died()
 
     def pause(self) -> None:
@@ -261,7 +261,7 @@ class Node:
         if self._todo:
             self._drain()
         if self.up:
-            self._arm()
+            self._alarm.set(self.engine.next_deadline())
 
     def _drain(self) -> None:
         self._draining = True
@@ -277,16 +277,8 @@ class Node:
         finally:
             self._draining = False
 
-    def _arm(self) -> None:
-        due = self.engine.next_deadline()
-        if due is not None and (self._wake is None or due < self._wake):
-            self._wake = due
-            self._scheduler.at(due, self.process, self._advance, due)
-
-    def _advance(self, planned: int) -> None:
-        if self._wake == planned:
-            self._wake = None
-            self._carry(self.engine.advance(self._scheduler.now))
+    def _advance(self) -> None:
+        self._carry(self.engine.advance(self._scheduler.now))
 
     # -- the node's own requests ------------------------------------------------------------------
 

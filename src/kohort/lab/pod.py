@@ -23,7 +23,7 @@ from kohort.lab.application import Consuming
 from kohort.lab.leaders import HOST, PORT
 from kohort.lab.network import Line, Network
 from kohort.lab.plan import Behaviour, PodPlan
-from kohort.lab.scheduler import Process, Scheduler
+from kohort.lab.scheduler import Alarm, Process, Scheduler
 from kohort.lab.topics import TopicBook
 from kohort.member.config import MemberConfig
 from kohort.member.events import RequestRejoin, Stalled
@@ -100,7 +100,7 @@ class Pod:
         self._sink = record
         self._lines: dict[ConnectionId, Line] = {}
         self._state: set[TopicPartition] = set()
-        self._wake: int | None = None
+        self._alarm = Alarm(scheduler, self.process, self._advance)
         self._paused_at = Instant(0)
         self._back_after_ms: int | None = None
         self._leaves = True
@@ -254,7 +254,7 @@ class Pod:
         self.process.end_life()
         self._network.client_died(self, silent=silent)
         self._lines.clear()
-        self._wake = None
+        self._alarm.clear()
 
     # -- pauses and cuts --------------------------------------------------------------------------
 
@@ -361,18 +361,10 @@ class Pod:
             elif type(output) is Committed:
                 self.application.committed(output)
         self.application.nudge()
-        self._arm()
+        self._alarm.set(self.driver.next_deadline())
 
-    def _arm(self) -> None:
-        due = self.driver.next_deadline()
-        if due is not None and (self._wake is None or due < self._wake):
-            self._wake = due
-            self._scheduler.at(due, self.process, self._advance, due)
-
-    def _advance(self, planned: int) -> None:
-        if self._wake == planned:
-            self._wake = None
-            self._carry(self.driver.advance(self._scheduler.now))
+    def _advance(self) -> None:
+        self._carry(self.driver.advance(self._scheduler.now))
 
     def _record(self, fact: Any) -> None:
         self._sink(self.name, self.incarnation, fact)

@@ -119,3 +119,34 @@ class Scheduler:
         for entry in racing + rest:
             heappush(self._entries, entry)
         return chosen
+
+
+class Alarm:
+    """One event of a process at its next deadline.
+
+    Args:
+        scheduler: the time.
+        owner: the process.
+        action: called at the deadline.
+    """
+
+    __slots__ = ("_action", "_due", "_owner", "_scheduler")
+
+    def __init__(self, scheduler: Scheduler, owner: Process, action: Callable[[], None]) -> None:
+        self._scheduler, self._owner, self._action = scheduler, owner, action
+        self._due: int | None = None
+
+    def set(self, due: Instant | None) -> None:
+        """The next deadline: an earlier one replaces a later one, and None changes nothing."""
+        if due is not None and (self._due is None or due < self._due):
+            self._due = due
+            self._scheduler.at(due, self._owner, self._ring, due)
+
+    def clear(self) -> None:
+        """The owner died: its events are dropped."""
+        self._due = None
+
+    def _ring(self, planned: int) -> None:
+        if self._due == planned:
+            self._due = None
+            self._action()

@@ -16,7 +16,7 @@ from functools import partial
 from pyspark.sql import SparkSession
 
 from kohort.client.errors import ClientError
-from kohort.host.log_lines import VARIABLE, add_log_field
+from kohort.host.log_lines import VARIABLE, set_up_from_environment
 from kohort.model.errors import ConfigError
 from kohort.spark.application import Application
 from kohort.spark.checkpoints import locked_checkpoint
@@ -79,7 +79,7 @@ def run_pipeline(
     begun = is_begun(config.output, config.group, config.table, config.partition_by)
     with locked_checkpoint(config.output, config.name) as checkpoint:
         name = checkpoint.name
-        add_log_field("application", name)
+        set_up_from_environment(application=name)
         if stop.is_set():
             return Ending(left=True, drained=False)
         # The view `records` belongs to a session, so each pipeline needs a session of its own.

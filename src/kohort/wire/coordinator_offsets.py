@@ -7,8 +7,8 @@ error depends on the version: version 1 has room for it on partitions only.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final, TypeVar
+from collections.abc import Callable, Iterable
+from typing import Any, Final, TypeVar
 
 from kohort.coordinator.interface import (
     FetchedGroup,
@@ -47,6 +47,7 @@ from kohort.wire.messages.k47_offset_delete import (
 )
 from kohort.wire.server_connection import Knows, Received, ServerConnection
 
+T = TypeVar("T")
 V = TypeVar("V")
 _make = tuple.__new__  # costs a third of a call of the named tuple
 
@@ -132,18 +133,26 @@ def commit_again(
 
 def commit_response(answer: OffsetCommitAnswer, _version: int) -> OffsetCommitResponse:
     """The answer to an OffsetCommit."""
-    return OffsetCommitResponse(
-        topics=[
-            OffsetCommitResponseTopic(
-                name=topic,
-                partitions=[
-                    OffsetCommitResponsePartition(partition_index=partition, error_code=error)
-                    for partition, error in partitions
-                ],
-            )
-            for topic, partitions in by_topic(answer.partitions).items()
-        ]
-    )
+    classes = OffsetCommitResponseTopic, OffsetCommitResponsePartition
+    return OffsetCommitResponse(topics=_codes(answer.partitions, *classes))
+
+
+def _codes(
+    codes: Iterable[tuple[TopicPartition, ErrorCode]],
+    topic_class: Callable[..., T],
+    partition_class: Callable[..., Any],
+) -> list[T]:
+    """The codes of partitions in the classes of a message."""
+    return [
+        topic_class(
+            name=topic,
+            partitions=[
+                partition_class(partition_index=partition, error_code=error)
+                for partition, error in partitions
+            ],
+        )
+        for topic, partitions in by_topic(codes).items()
+    ]
 
 
 # -- OffsetFetch -----------------------------------------------------------------------------------
@@ -235,16 +244,5 @@ def delete_event(asked: Received, _client: ServerConnection, knows: Knows) -> Of
 
 def delete_response(answer: OffsetDeleteAnswer, _version: int) -> OffsetDeleteResponse:
     """The answer to an OffsetDelete."""
-    return OffsetDeleteResponse(
-        error_code=answer.error,
-        topics=[
-            OffsetDeleteResponseTopic(
-                name=topic,
-                partitions=[
-                    OffsetDeleteResponsePartition(partition_index=partition, error_code=error)
-                    for partition, error in partitions
-                ],
-            )
-            for topic, partitions in by_topic(answer.partitions).items()
-        ],
-    )
+    classes = OffsetDeleteResponseTopic, OffsetDeleteResponsePartition
+    return OffsetDeleteResponse(error_code=answer.error, topics=_codes(answer.partitions, *classes))

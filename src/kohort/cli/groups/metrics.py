@@ -16,7 +16,7 @@ from kohort.cli.groups.choice import Groups
 from kohort.cli.groups.watch import Look, look_at
 from kohort.client.admin import Admin
 from kohort.client.errors import ClientError
-from kohort.explain.offsets_topic.metering import Counts, Meter
+from kohort.explain.offsets_topic.metering import GroupCounts, Meter
 from kohort.explain.told import Told
 
 PREFIX = "kohort_group_"
@@ -121,7 +121,7 @@ def _looked(looks: Iterable[Look]) -> Iterator[Metric]:
         yield _gauge(f"{PREFIX}{name}", doc, PARTITION, cells)
 
 
-def _counted(counted: dict[str, Counts]) -> Iterator[Metric]:
+def _counted(counted: dict[str, GroupCounts]) -> Iterator[Metric]:
     reasons = [
         ((name, cause.name.lower()), number)
         for name, counts in counted.items()

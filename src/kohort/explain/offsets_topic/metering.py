@@ -19,7 +19,7 @@ from kohort.explain.told import Told
 
 
 @dataclass(slots=True)
-class Counts:
+class GroupCounts:
     """Counts of one group since the meter began to count.
 
     Attributes:
@@ -68,7 +68,7 @@ class Meter:
         self._planner = planner
         self._followed: dict[str, Generations] = {}
         self._servers: dict[str, ServerGroup] = {}
-        self.counts: dict[str, Counts] = {}
+        self.counts: dict[str, GroupCounts] = {}
 
     def feed(self, item: Told) -> None:
         """One record, or a change of a coordinator; other events are not counted."""
@@ -76,13 +76,13 @@ class Meter:
             case Event() if item.kind is Kind.COORDINATOR_MOVED and item.group in self.counts:
                 self.counts[item.group].coordinator_changes += 1
             case Settled() | Committed():
-                self._classic(item, self.counts.setdefault(item.group, Counts()))
+                self._classic(item, self.counts.setdefault(item.group, GroupCounts()))
             case Bumped() | ServerMember() | Reconciled():
-                self._server(item, self.counts.setdefault(item.group, Counts()))
+                self._server(item, self.counts.setdefault(item.group, GroupCounts()))
             case _:
                 pass
 
-    def _classic(self, item: Settled | Committed, counts: Counts) -> None:
+    def _classic(self, item: Settled | Committed, counts: GroupCounts) -> None:
         followed = self._followed.setdefault(item.group, Generations(planner=self._planner))
         if isinstance(item, Settled):
             followed.settled(item)
@@ -93,7 +93,7 @@ class Meter:
         counts.add(rebalances)
         counts.unavailable_s += sum(stop.seconds for stop in stops)
 
-    def _server(self, item: Bumped | ServerMember | Reconciled, counts: Counts) -> None:
+    def _server(self, item: Bumped | ServerMember | Reconciled, counts: GroupCounts) -> None:
         followed = self._servers.setdefault(item.group, ServerGroup(planner=self._planner))
         followed.feed(item)
         if isinstance(item, Bumped):
@@ -103,7 +103,7 @@ class Meter:
     def begin(self) -> None:
         """Count from now on; owners and generations stay known."""
         for name, counts in self.counts.items():
-            self.counts[name] = Counts(
+            self.counts[name] = GroupCounts(
                 generation=counts.generation, epoch=counts.epoch, settled=counts.settled
             )
 

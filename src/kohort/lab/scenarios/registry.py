@@ -11,6 +11,7 @@ from random import Random
 from typing import Final
 
 from kohort.lab.actions import Action, KillPod, SlowApplication, StartPod, StopPod
+from kohort.lab.compared_policies import chosen
 from kohort.lab.plan import Behaviour
 from kohort.lab.scenarios.base import (
     Scenario,
@@ -21,7 +22,6 @@ from kohort.lab.scenarios.base import (
     restart_ms,
     settled_group,
 )
-from kohort.model.errors import ConfigError
 
 _WITHIN_SESSION_MS: Final = 40_000
 _WINDOW_MS: Final = 10_000
@@ -228,7 +228,4 @@ def scenario(name: str) -> Scenario:
     Raises:
         ConfigError: there is none; the message has the choices.
     """
-    found = SCENARIOS.get(name.strip())
-    if found is None:
-        raise ConfigError(f"scenario {name!r} is unknown; choose among: {', '.join(SCENARIOS)}")
-    return found
+    return chosen("scenario", name, SCENARIOS)
