@@ -217,6 +217,19 @@ def test_a_new_table_of_a_group_with_commits_is_told(
     assert (told in caplog.text) == bool(committed)
 
 
+def test_a_new_table_of_a_group_that_has_committed_all_is_told_before_the_group_assigns_partitions(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With --available-now the query ended with status 0, an empty table and without a word."""
+    world.coordinator.offsets.update({A: 20, B: 20})
+    world.coordinator.draining.add("a")
+    for _ in Application(world, "a", Checkpoint(), available_now=True).run():
+        pass
+    assert world.table() == []
+    (told,) = [record.message for record in caplog.records]
+    assert "no position of t-0, t-1 and begins at the offsets that the group committed (20" in told
+
+
 def test_a_ledger_of_an_older_kohort_has_the_partitions_with_a_position(world: World) -> None:
     ledger = open_ledger(world.directory)
     ledger.acquire([A], 0, "m")

@@ -381,14 +381,7 @@ class SourceDriver:
         added = frozenset(self._checks.added(partitions))
         strange = added if self._ledger.keeps_positions else frozenset[TopicPartition]()
         positions = self._group.committed([p for p in partitions if p not in strange])
-        if positions and self._ledger.keeps_positions:
-            LOG.warning(
-                "the table knows no position of %s and begins at the offsets that the group "
-                "committed (%s); earlier records are not in this table. If its ledger was lost, "
-                "stop, and bring a copy of the ledger back",
-                ", ".join(map(str, sorted(positions))),
-                ", ".join(str(positions[p]) for p in sorted(positions)),
-            )
+        self._tell_committed(positions)
         unknown = [partition for partition in partitions if partition not in positions]
         earliest = self._options.client.auto_offset_reset == "earliest"
         at_begin = [partition for partition in unknown if earliest or partition in added]
@@ -468,8 +461,21 @@ class SourceDriver:
             if position.next_offset is not None:
                 positions[partition] = position.next_offset
         unknown = [partition for partition in others if partition not in positions]
-        if unknown:
-            positions |= self._group.committed(unknown)
+        committed = self._group.committed(unknown) if unknown else {}
+        positions |= committed
         behind = {p for p, end in targets.items() if positions.get(p, -1) < end}
         # No member will read the partitions of a topic that was deleted meanwhile.
-        return not behind or behind.isdisjoint(self._topics.partitions())
+        reached = not behind or behind.isdisjoint(self._topics.partitions())
+        if reached:
+            self._tell_committed(committed)
+        return reached
+
+    def _tell_committed(self, positions: Mapping[TopicPartition, int]) -> None:
+        if positions and self._ledger.keeps_positions:
+            LOG.warning(
+                "the table knows no position of %s and begins at the offsets that the group "
+                "committed (%s); earlier records are not in this table. If its ledger was lost, "
+                "stop, and bring a copy of the ledger back",
+                ", ".join(map(str, sorted(positions))),
+                ", ".join(str(positions[p]) for p in sorted(positions)),
+            )
