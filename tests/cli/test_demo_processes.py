@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -44,7 +45,14 @@ def processes_of(pid: int) -> list[psutil.Process]:
 
 
 def gone(processes: list[psutil.Process]) -> bool:
-    return not any(p.is_running() and p.status() != "zombie" for p in processes)
+    return not any(runs(process) for process in processes)
+
+
+def runs(process: psutil.Process) -> bool:
+    """Whether a process still runs; it may end between two looks."""
+    with suppress(psutil.NoSuchProcess):
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+    return False
 
 
 def first_line(tree: Tree) -> str:

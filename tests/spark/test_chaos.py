@@ -26,6 +26,7 @@ pytest.importorskip("pyspark", reason="pip install 'kohort[spark]'")
 
 from tests.spark.conftest import PATIENCE_S, Feed
 from tests.spark.delta_world import rows_of
+from tests.spark.process_trees import kill_each
 from tests.waiting import until
 
 from kohort import Consumer
@@ -54,8 +55,7 @@ CHECKPOINTS_AFTER = ("kept", "older", "deleted")
 
 def kill(*modules: str) -> None:
     """Kill the processes of this session that run one of the modules."""
-    for process in session._children(*modules):
-        process.kill()
+    kill_each(session._children(*modules))
 
 
 def full_disk() -> None:
