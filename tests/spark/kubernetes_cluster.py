@@ -23,7 +23,7 @@ import psutil
 import pyspark
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
-from kohort.host.java import find_java
+from kohort.host.java import find_java, keep_temporary_files
 from kohort.testing.kafka_jars import JarSet, fetch
 
 SERVER: Final = JarSet(
@@ -70,7 +70,7 @@ class KubernetesCluster:
             port, token, process = launch_gateway(
                 jarpath=str(jar),
                 classpath=f"{fetch(SERVER)}/*:{_JARS}/*",
-                javaopts=["-Xmx200m"],
+                javaopts=["-Xmx200m", *keep_temporary_files(folder)],
                 java_path=str(find_java().executable),
                 die_on_exit=True,
                 enable_auth=True,

@@ -15,7 +15,7 @@ import pyspark
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from tests.spark.process_trees import executors_below
 
-from kohort.host.java import find_java
+from kohort.host.java import find_java, keep_temporary_files
 from kohort.testing.kafka_jars import JarSet, fetch
 
 HADOOP: Final = JarSet(
@@ -59,14 +59,17 @@ class YarnCluster:
     """
 
     url = "yarn"
-    settings: Sequence[str] = (
-        "spark.executor.instances=1", "spark.executor.memory=512m", "spark.yarn.am.memory=384m",
-        # Otherwise each driver packs and uploads 400 MB of jars.
-        f"spark.yarn.jars=local:{_JARS}/*",
-    )  # fmt: skip
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self.settings: Sequence[str] = (
+            "spark.executor.instances=1", "spark.executor.memory=512m",
+            "spark.yarn.am.memory=384m",
+            # Otherwise each driver packs and uploads 400 MB of jars.
+            f"spark.yarn.jars=local:{_JARS}/*",
+            # Otherwise the home directory keeps the files of a killed driver.
+            f"spark.yarn.stagingDir=file:{folder}/staging",
+        )  # fmt: skip
         self.environment: Mapping[str, str] = {"HADOOP_CONF_DIR": str(folder / "conf")}
         self.processes: list[subprocess.Popen[str]] = []
         (jar,) = _JARS.glob("py4j-*.jar")
@@ -74,7 +77,11 @@ class YarnCluster:
             port, token, process = launch_gateway(
                 jarpath=str(jar),
                 classpath=f"{fetch(HADOOP)}/*",
-                javaopts=["-Xmx400m", f"-Dtest.build.data={folder / 'data'}"],
+                javaopts=[
+                    "-Xmx400m",
+                    f"-Dtest.build.data={folder / 'data'}",
+                    *keep_temporary_files(folder),
+                ],
                 java_path=str(find_java().executable),
                 die_on_exit=True,
                 enable_auth=True,
