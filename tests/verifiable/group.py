@@ -138,8 +138,11 @@ class VerifiableGroup:
     def stop(self, process: Process) -> None:
         """End a member in order: SIGTERM, and wait for its last event."""
         process.popen.send_signal(signal.SIGTERM)
-        process.wait()
-        assert process.member.clean, f"{process.member.name} did not close: {self._tail(process)}"
+        status = process.wait()
+        told = f"{process.member.name} ended with {status}: {self._tail(process)}"
+        assert process.member.clean, told
+        # Java ends with the number of the signal.
+        assert status == (128 + signal.SIGTERM if process.make.name == JAVA.name else 0), told
 
     def bounce(self, process: Process, make: Make | None = None) -> Process:
         """End a member in order and start one in its place, of the same make or another one."""
