@@ -69,6 +69,9 @@ def test_an_unreachable_broker_is_an_error_before_anything_is_written(refused: R
     [
         (("--set", "session.timeout=1"), "session.timeout"),
         (("--set", "nonsense"), "expected NAME=VALUE"),
+        (("--set", "group.id=other"), "--set group.id would have no effect: give --group instead"),
+        (("--set", "bootstrap_servers=h:1"), "give --bootstrap-server instead"),
+        (("--set", "auto.offset.reset=latest"), "give --starting-offsets instead"),
         (("--name", "a/b"), "--name is"),
         (("--sql", "/nowhere/at/all.sql"), "cannot read /nowhere/at/all.sql"),
     ],

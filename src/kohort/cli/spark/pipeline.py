@@ -12,7 +12,7 @@ import logging
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -40,6 +40,12 @@ if TYPE_CHECKING:
     from kohort.spark.progress import Progress
 
 LOG: Final = logging.getLogger(__name__)
+_OPTIONS: Final = {
+    "group.id": "--group",
+    "bootstrap.servers": "--bootstrap-server",
+    "auto.offset.reset": "--starting-offsets",
+}
+"""Settings of the client that are options of the command."""
 
 
 @click.command()
@@ -159,6 +165,7 @@ def pipeline(
     try:
         if (topics is None) == (pattern is None):
             raise ConfigError("give either --topic, or --topic-pattern for a regular expression")
+        _check_set(kafka)
         stop, drain = threading.Event(), threading.Event()
         _set_on_signals(stop, stop)
         from kohort.spark.pipeline_config import PipelineConfig  # noqa: PLC0415 - as above
@@ -180,6 +187,12 @@ def pipeline(
             raise
         LOG.error("%s", error)
         sys.exit(error.exit_status)
+
+
+def _check_set(kafka: Mapping[str, str]) -> None:
+    for name in kafka:
+        if option := _OPTIONS.get(name.replace("_", ".")):
+            raise ConfigError(f"--set {name} would have no effect: give {option} instead")
 
 
 def _run(
