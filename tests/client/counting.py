@@ -47,6 +47,7 @@ class Words:
             "auto.offset.reset": "earliest",
             "session.timeout.ms": 6_000,
             "heartbeat.interval.ms": 100,
+            "fetch.max.wait.ms": 20,
             **{name.replace("_", "."): value for name, value in settings.items()},
         }
         self.folder = folder

@@ -97,13 +97,18 @@ class Mirrored:
     def rows(self, address: str, topic: str) -> Rows:
         """All records of a topic, by partition."""
         reader = confluent_kafka.Consumer(
-            {"bootstrap.servers": address, "group.id": "none", "enable.partition.eof": True}
+            {
+                "bootstrap.servers": address,
+                "group.id": "none",
+                "enable.partition.eof": True,
+                "fetch.wait.max.ms": 10,  # an end is told after a fetch without records
+            }
         )
         reader.assign([confluent_kafka.TopicPartition(topic, n, 0) for n in range(PARTITIONS)])
         found: Rows = defaultdict(list)
         ended: set[int | None] = set()
         while len(ended) < PARTITIONS:
-            for record in reader.consume(1_000, 0.2):
+            for record in reader.consume(1_000, 0.02):
                 error = record.error()
                 if error is not None:
                     # Errors of the connection pass; only an end of a partition is an end.
