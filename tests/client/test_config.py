@@ -6,9 +6,10 @@ import pytest
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 
 from kohort import Consumer
-from kohort.client.config import ClientSettings, parse_bootstrap, parse_client_settings
+from kohort.client.config import ClientSettings, parse_client_settings
 from kohort.client.connections.driver_thread import consumer_thread
 from kohort.client.foreign_settings import OTHER_NAMES, advice
+from kohort.client.setting_values import parse_bootstrap
 from kohort.engine.consumer_driver import READ_COMMITTED, READ_UNCOMMITTED
 from kohort.host.settings import rules
 from kohort.model.consumer_config import OffsetReset

@@ -8,7 +8,7 @@ default differs from the Java client's, the field says why. Must not know: socke
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 from uuid import UUID
@@ -19,6 +19,7 @@ from kohort.client.connections.security import (
     token_source,
 )
 from kohort.client.foreign_settings import OTHER_NAMES, advice
+from kohort.client.setting_values import moves_limit, one_spelling, parse_bootstrap
 from kohort.fetch.requests import FetchOptions
 from kohort.host.settings import INT_MAX, attribute, dotted, flag, parse_settings, whole, word
 from kohort.model.consumer_config import ConsumerConfig, OffsetReset
@@ -46,22 +47,6 @@ LONGEST_ID_BYTES: Final = MAX_STRING_BYTES - len(f"-{UUID(int=0)}")
 
 LIBRDKAFKA_RECEIVE_MAX: Final = 100_000_000
 """librdkafka's default of ``receive.message.max.bytes``; it must exceed a fetch answer."""
-
-_RESET_WORDS: Final[Mapping[str, str]] = {
-    "smallest": "earliest",
-    "beginning": "earliest",
-    "largest": "latest",
-    "end": "latest",
-    "error": "none",
-}
-"""librdkafka's words for ``auto.offset.reset`` -> Kafka's."""
-
-_JAVA_ASSIGNORS: Final[Mapping[str, str]] = {
-    "RangeAssignor": "range",
-    "RoundRobinAssignor": "roundrobin",
-    "StickyAssignor": "sticky",
-    "CooperativeStickyAssignor": "cooperative-sticky",
-}
 
 
 _FUNCTIONS: Final[Mapping[str, str]] = {
@@ -285,7 +270,7 @@ class ClientSettings(SecuritySettings):
                 "the automatic wait weighs a wait against a move"
             )
         most_moves, interval = (
-            _most_moves(self.kohort_max_moves_per_round),
+            moves_limit(self.kohort_max_moves_per_round),
             self.kohort_moves_interval_ms,
         )
         if interval and most_moves is None:
@@ -427,69 +412,10 @@ def parse_client_settings(settings: Settings = None, /, **more: object) -> Clien
         if name in _FUNCTIONS:
             callables[name] = _function(name, value)
         else:
-            pairs[name] = _normal(name, value)
+            pairs[name] = one_spelling(name, value)
     # Functions first: other settings are checked together with them.
     functions = {attribute(name): call for name, call in callables.items()}
     return parse_settings(ClientSettings, pairs, functions)
-
-
-def _most_moves(text: str) -> int | float | None:
-    """``5`` is a number, ``10%`` a share of all partitions, the empty text no limit."""
-    number = text.strip()
-    if not number:
-        return None
-    share = number.removesuffix("%")
-    if share.isdecimal() and (int(share) > 0 and (share == number or int(share) <= 100)):
-        return int(share) if share == number else int(share) / 100
-    raise ConfigError(
-        f"kohort.max.moves.per.round is {text!r}, expected a number from 1, or a share such as 10%"
-    )
-
-
-def parse_bootstrap(servers: str) -> list[tuple[str, int]]:
-    """Split ``host:port,host:port`` (an IPv6 address stands in brackets).
-
-    Raises:
-        ConfigError: there is none, or one is not ``host:port``.
-    """
-    found: list[tuple[str, int]] = []
-    for server in servers.split(","):
-        text = server.strip()
-        if not text:
-            continue
-        host, colon, port = text.rpartition(":")
-        if not colon or not host or not port.isdigit() or not 0 < int(port) < 65_536:
-            raise ConfigError(f"bootstrap.servers has {text!r}, expected host:port")
-        found.append((host.strip("[]"), int(port)))
-    if not found:
-        raise ConfigError("bootstrap.servers is missing, expected host:port of one broker or more")
-    return found
-
-
-def _normal(name: str, value: object) -> object:
-    """The one spelling of a value that users may spell in several ways."""
-    if isinstance(value, str | bytes) or not isinstance(value, Iterable):
-        words = [value]
-    else:
-        words = list(value)
-    if name == "partition.assignment.strategy":
-        texts = [str(getattr(word, "name", word)) for word in words]  # classes of kafka-python
-        return ",".join(_assignor(part) for text in texts for part in text.split(","))
-    if name == "bootstrap.servers":
-        return ",".join(str(word).strip() for word in words)
-    if name in ("kohort.max.moves.per.round", "scheduled.rebalance.max.delay.ms"):
-        return str(value)
-    if name in ("security.protocol", "sasl.mechanism"):
-        return str(value).upper()
-    if name == "auto.offset.reset":
-        return _RESET_WORDS.get(str(value), value)
-    return value
-
-
-def _assignor(name: str) -> str:
-    """The wire name of an assignor, from the name or from the name of its Java class."""
-    bare = name.strip().rpartition(".")[2]
-    return _JAVA_ASSIGNORS.get(bare, name.strip())
 
 
 def _function(name: str, value: object) -> Callable[..., Any]:
