@@ -17,8 +17,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
+from kohort.client.errors import RequestFailed
 from kohort.client.membership import MembershipSnapshot
-from kohort.model.errors import KohortError
+from kohort.model.errors import ErrorCode, KohortError
 from kohort.model.ids import TopicPartition
 from kohort.model.positions import Position
 from kohort.spark.ledgers.ledger import Ledger, NotedTopic, WrittenFile
@@ -78,6 +79,11 @@ class FakeTopics:
         return {p: self.begin[p] for p in partitions}
 
     def ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Position]:
+        for partition in partitions:
+            if partition not in self.end:
+                raise RequestFailed(
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {partition.topic}"
+                )
         return {p: Position(self.end[p], self.leader_epoch) for p in partitions}
 
     def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:

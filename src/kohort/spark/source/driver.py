@@ -14,12 +14,13 @@ in Spark's commit log, so everything up to ``start`` is processed. A restart may
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from kohort.client.errors import RequestFailed
 from kohort.member.states import REBALANCING
-from kohort.model.errors import InvariantViolation, KohortError
+from kohort.model.errors import ErrorCode, InvariantViolation, KohortError
 from kohort.model.ids import TopicPartition
 from kohort.spark.draining import DrainFile
 from kohort.spark.ledgers.ledger import SourceLedger
@@ -43,6 +44,7 @@ from kohort.spark.source.topic_checks import TopicChecks, Topics
 
 if TYPE_CHECKING:
     from kohort.client.membership import MembershipSnapshot
+    from kohort.model.positions import Position
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -426,12 +428,27 @@ class SourceDriver:
         held = set(self._held)
         if self._copies is not None:
             held &= frozenset(self._copies.restored())
-        ends = self._topics.ends(held) if held else {}
+        ends = self._ends(held) if held else {}
         self._checks.check_ends({p: at for p, at in self._positions().items() if p in ends}, ends)
         targets = self._targets
         if targets is not None:
             return {p: min(end.offset, targets.get(p, 0)) for p, end in ends.items()}
         return {partition: end.offset for partition, end in ends.items()}
+
+    def _ends(self, held: Collection[TopicPartition]) -> dict[TopicPartition, Position]:
+        """The ends of logs, without those of a deleted topic of a pattern.
+
+        The group takes the partitions of a deleted topic away a moment later.
+        """
+        try:
+            return self._topics.ends(held)
+        except RequestFailed as error:
+            if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise
+            left = frozenset(held).intersection(self._topics.partitions())
+            if len(left) == len(held):
+                raise
+            return self._topics.ends(left) if left else {}
 
     def _described(self, end: SourceOffset, ends: Mapping[TopicPartition, int]) -> SourceOffset:
         seen = self._group.snapshot()
