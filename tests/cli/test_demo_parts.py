@@ -342,3 +342,13 @@ def test_claims_that_were_not_shown_are_named() -> None:
     assert unsure.exactly_once
     assert unsure.lines()[-1].endswith("exactly once, as far as can be told")
     assert "NOT SHOWN: whether 10 records without a row" in "\n".join(unsure.lines())
+
+
+def test_an_interrupt_that_librdkafka_loses_still_interrupts() -> None:
+    class Interrupted:
+        def poll(self, _timeout: float) -> int:
+            raise SystemError("returned NULL without setting an exception")
+
+    feeder = Feeder(cast("Producer", Interrupted()), "t", iter(()))
+    with pytest.raises(KeyboardInterrupt):
+        feeder.send_for(1)

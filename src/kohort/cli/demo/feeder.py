@@ -49,7 +49,11 @@ class Feeder:
         """Send the allowed records, until this time is over."""
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
-            self._producer.poll(0 if self._send_some() else left)
+            wait_s = 0 if self._send_some() else left
+            try:
+                self._producer.poll(wait_s)
+            except SystemError:  # confluent-kafka loses the exception of a signal in a callback
+                raise KeyboardInterrupt from None
 
     def _send_some(self) -> bool:
         """Send up to 1,000 records; returns whether more can be sent at once."""
