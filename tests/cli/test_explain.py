@@ -6,12 +6,11 @@ import gc
 import gzip
 import io
 import json
-import logging
 import re
 import subprocess
 import sys
 from base64 import b64encode
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import ExitStack
 from hashlib import sha256
 from pathlib import Path
@@ -26,7 +25,6 @@ from tests.explain.test_stories import done, joins, leaves, member, preparing
 
 from kohort import Consumer
 from kohort.broker.embedded import EmbeddedBroker
-from kohort.cli.broker import LOGGERS
 from kohort.cli.explain import evidence
 from kohort.cli.explain import process as explain_process
 from kohort.cli.explain.command import explain
@@ -35,7 +33,6 @@ from kohort.client.admin import Admin
 from kohort.explain import explaining
 from kohort.explain.explaining import Explainer
 from kohort.explain.told import Told
-from kohort.host.group_log import KafkaFormatter
 from kohort.model.errors import KohortError
 from kohort.model.ids import TopicPartition
 from kohort.model.positions import Position
@@ -403,22 +400,6 @@ def judge_moves(bootstrap: str, log: Path, group: str, ids: list[str]) -> None:
     assert all(0 <= stop["value"] < 60 and stop["known"] == "bounded" for stop in stops)
 
 
-@pytest.fixture
-def kohorts_log(tmp_path: Path) -> Iterator[Path]:
-    handler = logging.FileHandler(tmp_path / "kohort.log")
-    handler.setFormatter(KafkaFormatter())
-    loggers = [logging.getLogger(name) for name in LOGGERS]
-    levels = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.addHandler(handler)
-        logger.setLevel(logging.INFO)
-    yield tmp_path / "kohort.log"
-    for logger, level in zip(loggers, levels, strict=True):
-        logger.removeHandler(handler)
-        logger.setLevel(level)
-    handler.close()
-
-
 def test_the_log_of_kohorts_broker_is_explained(kohorts_log: Path) -> None:
     with EmbeddedBroker(group_initial_rebalance_delay_ms=0) as broker:
         group, ids = two_members_come_and_one_goes(broker.bootstrap_servers)
@@ -426,15 +407,6 @@ def test_the_log_of_kohorts_broker_is_explained(kohorts_log: Path) -> None:
         (log,) = json.loads(run(kohorts_log, "--json").stdout)["logs"]
         assert log["unknown"] == 0, log["examples"]
         judge_moves(broker.bootstrap_servers, kohorts_log, group, ids)
-
-
-def test_the_log_beside_a_history_of_its_broker_tells_nothing_twice(kohorts_log: Path) -> None:
-    history = kohorts_log.with_suffix(".jsonl")
-    with EmbeddedBroker(history=str(history), group_initial_rebalance_delay_ms=0) as broker:
-        two_members_come_and_one_goes(broker.bootstrap_servers)
-    alone, both = run(history), run(history, kohorts_log)
-    assert both.stdout == alone.stdout
-    assert re.search(r"[1-9]\d* lines of brokers' logs are not used", both.stderr)
 
 
 def test_the_offsets_topic_alone_and_a_cluster_without_groups(tmp_path: Path) -> None:

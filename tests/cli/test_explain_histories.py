@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
+from tests.cli.test_explain import two_members_come_and_one_goes
 from tests.client.stage import QUICK, topic
 
 from kohort import Consumer
 from kohort.broker.embedded import EmbeddedBroker
 from kohort.cli.explain.command import explain
+from kohort.cli.explain.files import open_file
+from kohort.cli.explain.process import merged
 from kohort.cli.lab.scenarios import run as lab_run
+from kohort.explain.events import Event
 
 
 def explained(*files: Path) -> list[dict[str, Any]]:
@@ -23,6 +28,12 @@ def explained(*files: Path) -> list[dict[str, Any]]:
     assert done.exit_code == 0, done.output
     groups: list[dict[str, Any]] = json.loads(done.stdout)["groups"]
     return groups
+
+
+def plain(*files: Path) -> Result:
+    done = CliRunner().invoke(explain, [*map(str, files)])
+    assert done.exit_code == 0, done.output
+    return done
 
 
 @pytest.mark.slow
@@ -110,3 +121,27 @@ def test_histories_of_a_broker_and_its_consumers_are_one_story(tmp_path: Path) -
     assert re.search(r">0\.\d ps<", html), "the cost of a row"
     (alone,) = explained(*files)
     assert [row["generation"] for row in alone["rebalances"]] == numbers, "consumers tell the same"
+
+
+def let_the_log_cut_a_millisecond(history: Path, log: Path) -> None:
+    """Move a history, so that its first fact lies within the millisecond of the first line."""
+    with ExitStack() as stack:
+        first = [
+            next(each.at or 0.0 for each in told if isinstance(each, Event))
+            for path in (history, log)
+            for told in [merged([open_file(path, stack)], lambda: None)]
+        ]
+    header, facts = history.read_text().split("\n", 1)
+    moved = json.loads(header)
+    moved["wall_micros"] += round((first[1] + 0.000_5 - first[0]) * 1e6)
+    history.write_text(f"{json.dumps(moved)}\n{facts}")
+
+
+def test_the_log_beside_a_history_of_its_broker_tells_nothing_twice(kohorts_log: Path) -> None:
+    history = kohorts_log.with_suffix(".jsonl")
+    with EmbeddedBroker(history=str(history), group_initial_rebalance_delay_ms=0) as broker:
+        two_members_come_and_one_goes(broker.bootstrap_servers)
+    let_the_log_cut_a_millisecond(history, kohorts_log)
+    alone, both = plain(history), plain(history, kohorts_log)
+    assert both.stdout == alone.stdout
+    assert re.search(r"[1-9]\d* lines of brokers' logs are not used", both.stderr)

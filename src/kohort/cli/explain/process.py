@@ -36,6 +36,7 @@ File: TypeAlias = LogFile | HistoryFile | SegmentFile
 _LEAST_BYTES: Final = 20_000_000
 """Smaller logs are read before another process has started."""
 _BATCH: Final = 1_000
+_MILLISECOND_S: Final = 0.001
 _KINDS: Final = tuple(Kind)
 _SIDES: Final = tuple(Side)
 _KIND_NUMBERS: Final = {kind: number for number, kind in enumerate(_KINDS)}
@@ -51,9 +52,23 @@ def merged(files: Sequence[File], advance: Callable[[], None]) -> Iterator[Told]
         files: opened.
         advance: called now and then.
     """
-    every = [file.events(advance) for file in files]
+    beside_history = any(isinstance(file, HistoryFile) for file in files)
+    every = [
+        _late(file.events(advance))
+        if beside_history and isinstance(file, LogFile)
+        else file.events(advance)
+        for file in files
+    ]
     events = every[0] if len(every) == 1 else heapq.merge(*every, key=lambda timed: timed[0])
     return (told for _, told in events)
+
+
+def _late(lines: Iterable[tuple[float, Told]]) -> Iterator[tuple[float, Told]]:
+    """Lines with the end of their millisecond, which is their time in the log.
+
+    So a line comes after the fact of a history that tells the same.
+    """
+    return ((at + _MILLISECOND_S, told) for at, told in lines)
 
 
 def position_of(files: Sequence[File]) -> int:

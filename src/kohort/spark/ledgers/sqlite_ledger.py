@@ -92,6 +92,7 @@ class SqliteLedger(SqliteNotes):
     _host: OneHost | None = None
     """Keeps other hosts out; None for a reader."""
     _begun = False
+    """Whether the tables are there, so that each transaction checks their version."""
     _opened: os.stat_result
     """The file that a writer opened."""
 
