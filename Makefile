@@ -67,7 +67,7 @@ fast-checks:
 	@$(VENV)/bin/lint-imports
 
 fast-tests:
-	@HYPOTHESIS_PROFILE=$(or $(HYPOTHESIS_PROFILE),quick) $(PY) -m pytest -q -n 4 --dist loadfile -m 'not slow and not long' $(ARGS)
+	@HYPOTHESIS_PROFILE=$(or $(HYPOTHESIS_PROFILE),quick) $(PY) -m pytest -q -n 6 --dist loadfile -m 'not slow and not long' $(ARGS)
 
 long: $(STAMP)
 	@$(PY) -m pytest -m long $(ARGS)
