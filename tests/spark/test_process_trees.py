@@ -25,12 +25,12 @@ sys.stdin.read()
 
 @pytest.fixture
 def parent() -> Iterator[subprocess.Popen[str]]:
-    with subprocess.Popen([sys.executable, "-c", PARENT], stdin=subprocess.PIPE, text=True) as it:
-        until(lambda: len(below(it)) == 2, "two children", PATIENCE_S)
-        ended = below(it)[0]
+    with subprocess.Popen([sys.executable, "-c", PARENT], stdin=subprocess.PIPE, text=True) as made:
+        until(lambda: len(below(made)) == 2, "two children", PATIENCE_S)
+        ended = below(made)[0]
         until(lambda: ended.status() == psutil.STATUS_ZOMBIE, "a zombie", PATIENCE_S)
-        yield it
-        kill_tree(it)
+        yield made
+        kill_tree(made)
 
 
 def test_a_process_that_has_ended_is_no_executor(parent: subprocess.Popen[str]) -> None:

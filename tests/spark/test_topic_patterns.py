@@ -58,7 +58,7 @@ def test_a_topic_that_begins_to_match_later_is_read_from_its_beginning(
 def test_a_topic_that_is_deleted_is_told_once_and_the_others_are_read_to_their_ends(
     world: World, available_now: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its records behind the position are lost. With --available-now nobody waits for them."""
+    """The last records of the topic are lost. With --available-now the query does not wait."""
     world.topics.end[LATER], world.topics.begin[LATER] = 15, 0
     app = Application(world, "a", Checkpoint(), pattern="t.*", available_now=available_now)
     app.driver._sleep = lambda seconds: until_tired(world, seconds)

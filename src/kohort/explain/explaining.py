@@ -42,7 +42,7 @@ MOST_ROWS: Final = 50_000
 LEAST_ROWS: Final = 20
 """Rebalances that each group keeps in any case: as many as its table has on a terminal."""
 _HISTORY_S: Final = 86_400.0
-"""A log so near to the last event of a history is that of the same broker."""
+"""Lines of a log at most so far from a history's last event are from the same broker."""
 _TROUBLES: Final = (Kind.REPLICAS_CHANGED, Kind.STORE_FAILED)
 """Troubles of a partition of the offsets topic, and so of all its groups."""
 _MOVES: Final = {Kind.COORDINATOR_MOVED, Kind.REPLICAS_CHANGED, Kind.STORE_FAILED}

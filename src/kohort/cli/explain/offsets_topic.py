@@ -106,8 +106,9 @@ def keep_following(
     ended: Event,
     started: Callable[[Mapping[str, str]], None],
 ) -> None:
-    """As `follow_offsets` until the event; `AGAIN_S` after a failure, which ``failed`` gets, again.
+    """Follow the offsets topic until ``ended`` is set; see `follow_offsets`.
 
+    After a failure ``failed`` is called, and `AGAIN_S` later the topic is read from its beginning.
     ``started`` must forget the records of an earlier try.
     """
     while not ended.is_set():

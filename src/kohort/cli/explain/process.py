@@ -64,9 +64,9 @@ def merged(files: Sequence[File], advance: Callable[[], None]) -> Iterator[Told]
 
 
 def _late(lines: Iterable[tuple[float, Told]]) -> Iterator[tuple[float, Told]]:
-    """Lines with the end of their millisecond, which is their time in the log.
+    """Lines, each at the end of the millisecond that the log wrote.
 
-    So a line comes after the fact of a history that tells the same.
+    A history has microseconds. So the line about a fact comes after the fact.
     """
     return ((at + _MILLISECOND_S, told) for at, told in lines)
 
