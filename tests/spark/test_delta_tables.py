@@ -110,6 +110,28 @@ def test_rows_of_a_topic_that_was_made_again_stay_since_no_record_could_replace_
     assert len(rows_of(tmp_path)) == 40
 
 
+def test_rows_behind_the_end_of_the_topic_stay_since_no_record_could_replace_them(
+    feed: Callable[..., Feed], tmp_path: Path
+) -> None:
+    """After an unclean election. The rows left the table, and nothing replaced them."""
+    source = feed(2, [(b"k", b"%d" % n) for n in range(40)])
+    land(source, tmp_path, {0: (0, 20), 1: (0, 20)}, kind="delta")
+    with Admin(source.settings) as admin:
+        admin.delete_topics([source.topic])
+        until(lambda: source.topic not in admin.topics(), "the end of the topic")
+        admin.create_topic(source.topic, 2)
+    source.put([(b"k", b"%d" % n) for n in range(20)])
+    rewind = ["rewind", str(tmp_path), "--bootstrap", source.bootstrap, "--topic", source.topic]
+    for offset in ("5", "15"):
+        done = CliRunner().invoke(table_command, [*rewind, "--to-offset", offset, "--execute"])
+        assert isinstance(done.exception, ConfigError)
+        assert (
+            f"{source.topic}-0 cannot be rewound to {offset}: the topic has the records of the "
+            "table only before offset 10, and the table has rows up to offset 20"
+        ) in str(done.exception)
+    assert len(rows_of(tmp_path)) == 40
+
+
 def test_faults_of_a_delta_table_are_found(feed: Callable[..., Feed], tmp_path: Path) -> None:
     source = feed(1, [(None, b"value %d" % n) for n in range(60)])
     query = NotedQuery(sql="SELECT 1", settings={}, filtering=True, unrepeatable=None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -17,7 +17,9 @@ from tests.spark.fake_engine import (
 
 from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
+from kohort.model.positions import Position
 from kohort.spark.ledgers.ledger import NotedTopic, UnfencedLedger
+from kohort.spark.source.topic_checks import kept_until
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 C, D = TopicPartition("t", 2), TopicPartition("t", 3)
@@ -28,6 +30,19 @@ def world(tmp_path: Path) -> Iterator[World]:
     with World(tmp_path, FakeTopics(2)) as world:
         world.topics.end.update({A: 20, B: 20})
         yield world
+
+
+def test_records_are_kept_until_the_end_of_the_log_or_of_the_leader_epoch_that_was_read() -> None:
+    asked: list[dict[TopicPartition, int]] = []
+
+    def epoch_ends(epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        asked.append(dict(epochs))
+        return {A: 7, C: 99}
+
+    ends = {A: Position(20, 3), B: Position(20, 3), C: Position(20, 4), D: Position(20, 4)}
+    kept = kept_until(ends, {A: 2, B: 3, C: 2}, epoch_ends)
+    assert asked == [{A: 2, C: 2}]
+    assert kept == {A: 7, B: 20, C: 20, D: 20}
 
 
 def test_a_topic_made_again_and_longer_than_the_position_is_an_error(world: World) -> None:

@@ -16,7 +16,7 @@ from kohort.cli.output import bootstrap_option, configured, json_option, print_j
 from kohort.client.admin import Admin
 from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
-from kohort.model.positions import EARLIEST
+from kohort.model.positions import EARLIEST, LATEST, Position
 
 
 @click.command(short_help="Take rows out of a Delta table and read their records again.")
@@ -44,26 +44,28 @@ def rewind(
     """
     if to_earliest == (to_offset is not None):
         raise ConfigError("give one of --to-offset and --to-earliest")
-    from kohort.spark.source.topic_checks import check_id  # noqa: PLC0415 - heavy
+    from kohort.spark.source.topic_checks import check_id, kept_until  # noqa: PLC0415 - heavy
     from kohort.spark.tables.table import open_ledger, rewind_table  # noqa: PLC0415 - heavy
 
     rewind_table(directory, {}, execute=False)
     with closing(open_ledger(directory)) as ledger:
         known, begins = ledger.all_positions(), ledger.begins()
         noted = ledger.noted_topics()
-    with Admin(configured(bootstrap)) as admin:
-        partitions = partitions_of(admin, scopes)
-        for name, found in admin.topics({p.topic for p in partitions}).items():
-            check_id(name, noted.get(name), found.topic_id)
-        first = admin.list_offsets(partitions, EARLIEST)
+        # Uncommitted records count: the pipelines may have read them.
+        settings = configured(bootstrap) | {"isolation.level": "read_uncommitted"}
+        with Admin(settings) as admin:
+            partitions = partitions_of(admin, scopes)
+            for name, found in admin.topics({p.topic for p in partitions}).items():
+                check_id(name, noted.get(name), found.topic_id)
+            first = admin.list_offsets(partitions, EARLIEST)
+            last = admin.list_offsets(partitions, LATEST)
+            ends = {p: Position(at.offset, at.leader_epoch) for p, at in last.items()}
+            kept = kept_until(ends, ledger.noted_leaders(partitions), admin.epoch_ends)
     offsets: dict[TopicPartition, int] = {}
     for partition in partitions:
         offset = begins.get(partition, 0) if to_offset is None else to_offset
-        if offset < first[partition].offset:
-            raise ConfigError(
-                f"{partition} cannot be rewound to {offset}: the topic begins at offset "
-                f"{first[partition].offset}, so earlier rows could not be written again"
-            )
+        position = known[partition].next_offset if partition in known else None
+        _check_kept(partition, offset, first[partition].offset, kept[partition], position)
         offsets[partition] = offset
     rewind_table(directory, offsets, execute=execute)
     if as_json:
@@ -78,3 +80,30 @@ def rewind(
             [(p, known[p].next_offset, offset) for p, offset in offsets.items()],
         )
     return True
+
+
+def _check_kept(
+    partition: TopicPartition, offset: int, first: int, kept: int, position: int | None
+) -> None:
+    """Raise ConfigError unless the topic has the records that were read from ``offset`` on.
+
+    Args:
+        partition: the partition.
+        offset: the new position.
+        first: the first offset of the topic.
+        kept: the first offset without the record that was read there.
+        position: the position of the table; None without one.
+    """
+    if offset < first:
+        raise ConfigError(
+            f"{partition} cannot be rewound to {offset}: the topic begins at offset {first}, so "
+            "earlier rows could not be written again"
+        )
+    if kept < (position or 0):
+        raise ConfigError(
+            f"{partition} cannot be rewound to {offset}: the topic has the records of the table "
+            f"only before offset {kept}, and the table has rows up to offset {position}; an "
+            "unclean election of a leader lost the others, or the topic was deleted and made "
+            "again; these rows could not be written again: leave them in the table, or read the "
+            "topic anew with another group into another output directory"
+        )

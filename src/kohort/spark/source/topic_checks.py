@@ -7,7 +7,7 @@ warnings. Must not know: Spark, groups, fences.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Final, Protocol
 
@@ -33,6 +33,23 @@ def check_id(name: str, noted: NotedTopic | None, found: str | None) -> None:
             f"expected topic {name} with the id {noted.topic_id}, it has the id {found}: "
             f"{MADE_AGAIN}"
         )
+
+
+def kept_until(
+    ends: Mapping[TopicPartition, Position],
+    leaders: Mapping[TopicPartition, int],
+    epoch_ends: Callable[[Mapping[TopicPartition, int]], Mapping[TopicPartition, int]],
+) -> dict[TopicPartition, int]:
+    """The first offset of each log that may have no record, or another one than was read.
+
+    Args:
+        ends: the ends of the logs, with their leader epochs.
+        leaders: the latest leader epoch that a record which was read can have; see ADR 0061.
+        epoch_ends: asks the brokers for the ends of leader epochs.
+    """
+    older = {p: leaders[p] for p in ends if ends[p].leader_epoch > leaders.get(p, -1) >= 0}
+    found = epoch_ends(older)
+    return {p: min(end.offset, found.get(p, end.offset)) for p, end in ends.items()}
 
 
 class Topics(Protocol):
