@@ -211,6 +211,23 @@ def test_a_missing_right_needs_a_person_before_a_new_start(told: str, said: str)
     assert "\n" not in str(error)
 
 
+def test_an_error_of_a_foreign_library_is_the_line_below_its_trace() -> None:
+    """An error of psycopg was told as «Return Message: Traceback (most recent call last):»."""
+    text = STREAM.format(
+        "[FOREACH_BATCH_USER_FUNCTION_ERROR] An error occurred in the user provided function in "
+        "foreach batch sink. Reason: An exception was raised by the Python Proxy. Return Message: "
+        "Traceback (most recent call last):\n"
+        '  File "clientserver.py", line 644, in _call_proxy\n'
+        "    return_value = getattr(self.pool[obj_id], method)(*params)\n"
+        "           ^^^^^\n"
+        "psycopg.errors.UndefinedTable: relation manifest does not exist\nLINE 1: SELECT\n\tat a.B"
+    )
+    told = str(explained(StreamingQueryException(text)))
+    assert told == (
+        "the query stopped: psycopg.errors.UndefinedTable: relation manifest does not exist"
+    )
+
+
 def test_an_unknown_error_is_its_first_line_without_spark_s_frame() -> None:
     error = explained(StreamingQueryException(STREAM.format("Something odd.")))
     assert str(error) == "the query stopped: Something odd."
@@ -284,7 +301,7 @@ from kohort.spark import pipeline
 def check(options):
     signal.raise_signal(signal.SIGTERM)
     signal.raise_signal(signal.SIGINT)
-    threading.Event().wait(0.1)
+    threading.Event().wait(1)
 
 def never(*_, **__):
     raise AssertionError("Spark was started")

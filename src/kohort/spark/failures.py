@@ -26,6 +26,8 @@ _CONFIG_ERROR: Final = re.compile(r"kohort\.[a-z_.]+\.(?:ConfigError|OtherVersio
 _KOHORT_ERROR: Final = re.compile(r"kohort\.[a-z_.]+\.[A-Za-z]+: (.+)")
 _SPARK_ERROR: Final = re.compile(r"pyspark\.errors\.[a-z_.]+\.[A-Za-z]+: (.+)")
 _PYTHON_ERROR: Final = re.compile(r"^([A-Za-z_.]*(?:Error|Exception|Interrupt)\b.*)$", re.MULTILINE)
+_TRACE: Final = "Traceback (most recent call last):"
+_TRACED: Final = re.compile(re.escape(_TRACE) + r"\n(?:[ \t][^\n]*\n)+(\S[^\n]*)")
 _PLACE: Final = r"(?:open local file '(?P<arrow>[^'\n]+)'[^\n]*|(?P<java>/[^\n()]*) \()?"
 """The file in an error of Arrow or Java; Python names it behind the error."""
 _FULL: Final = re.compile(
@@ -179,7 +181,10 @@ def _sentence(text: str, output: Path | None) -> str:
         told = _PYTHON_ERROR.findall(text) or told
     if told:
         return str(told[-1]).strip()
-    return _first_line(_FRAME.sub("", _ABOUT_THE_JVM.split(text, maxsplit=1)[0]))
+    line = _first_line(_FRAME.sub("", _ABOUT_THE_JVM.split(text, maxsplit=1)[0]))
+    # The error of a Python function stands below the frames of its trace.
+    traced = _TRACED.findall(text) if line.endswith(_TRACE) else ()
+    return str(traced[-1]) if traced else line
 
 
 def _about_disk(text: str, output: Path | None) -> str | None:
