@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import resource
 import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -67,6 +69,35 @@ def test_a_file_that_is_removed_or_replaced_stops_its_writer(
     with pytest.raises(LedgerError, match=r"was removed or replaced.*nothing of this batch was"):
         ledger.acquire([A], 2, "m")
     ledger.close()
+
+
+@pytest.mark.parametrize("table", ["position", "manifest", "intent"])
+def test_a_ledger_without_one_of_its_tables_is_refused(tmp_path: Path, table: str) -> None:
+    """An empty table was made in its place, so `clean` removed all files, or all was read again."""
+    SqliteLedger(tmp_path, "g").close()
+    with closing(sqlite3.connect(tmp_path / LEDGER_PATH)) as base, base:
+        base.execute(f"DROP TABLE {table}")
+    told = rf"ledger.db has no table {table} any more.*bring"
+    for _ in range(2):
+        with pytest.raises(LedgerError, match=told):
+            SqliteLedger(tmp_path, "g")
+        with pytest.raises(LedgerError, match=told):
+            SqliteLedger.of_table(tmp_path)
+    with closing(sqlite3.connect(tmp_path / LEDGER_PATH)) as base:
+        left = base.execute("SELECT name FROM sqlite_master WHERE name = ?", (table,)).fetchall()
+    assert left == []
+
+
+def test_an_empty_ledger_beside_data_files_is_no_new_table(tmp_path: Path) -> None:
+    SqliteLedger(tmp_path, "g").close()
+    file = tmp_path / "data/t/0/a.parquet"
+    file.parent.mkdir(parents=True)
+    file.touch()
+    for path in (tmp_path / "_kohort").glob("ledger.db*"):
+        path.unlink()
+    (tmp_path / LEDGER_PATH).touch()
+    with pytest.raises(ConfigError, match=r"its ledger is gone \(.*ledger.db has no tables\)"):
+        open_ledger(tmp_path, "g")
 
 
 @pytest.mark.parametrize(

@@ -15,12 +15,14 @@ import pytest
 
 pytest.importorskip("psycopg", reason="pip install 'kohort[postgres]'")
 
+import psycopg
 from tests.spark import test_sqlite_ledger as of_sqlite
 from tests.spark.postgres_server import PostgresServer, postgres_server
 from tests.spark.test_sqlite_ledger import A, B, own, piece, written
 
 from kohort.host.identity import VARIABLE
-from kohort.model.errors import ConfigError
+from kohort.model.errors import ConfigError, KohortError
+from kohort.spark.ledgers import postgres_ledger as postgres
 from kohort.spark.ledgers.committing import check_written
 from kohort.spark.ledgers.ledger import LedgerConflict, LedgerError
 from kohort.spark.ledgers.postgres_ledger import PostgresLedger, use_database
@@ -137,18 +139,83 @@ def test_applications_on_two_hosts_commit_every_offset_once(
 
 
 def test_an_idle_connection_that_was_cut_is_opened_again(
-    server: PostgresServer, ledger: Any
+    server: PostgresServer, ledger: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own(ledger, A)
     server.stop()
-    with pytest.raises(LedgerError, match=r"cannot be used.*check the server.*start again"):
-        ledger.positions([A])
+    with monkeypatch.context() as patch:
+        patch.setattr(postgres, "_RESTART_S", 0.3)
+        with pytest.raises(LedgerError, match=r"cannot be used.*check the server.*start again"):
+            ledger.positions([A])
     server.start()
     ledger.intend("app", [piece(A, 0, 10, 1)])
     assert ledger.commit("app", []).rows
     server.stop()
     server.start()
     assert ledger.acquire([A], 2, "m")[A].position == 10
+
+
+@pytest.mark.parametrize("use", ["positions", "acquire"])
+def test_a_restart_between_two_transactions_is_waited_for(
+    server: PostgresServer, ledger: Any, use: str
+) -> None:
+    """An idle application looked into the ledger during a restart of two seconds, and ended."""
+    own(ledger, A)
+    server.stop()
+    begin = threading.Timer(1.0, server.start)
+    begin.start()
+    arguments: tuple[Any, ...] = (1, "m") if use == "acquire" else ()
+    found = getattr(ledger, use)([A], *arguments)
+    begin.join()
+    assert list(found) == [A]
+
+
+@pytest.mark.parametrize("lost", ["DROP TABLE {}.manifest", "DROP SCHEMA {} CASCADE"])
+def test_a_ledger_that_lost_tables_is_refused_and_nothing_is_made(
+    server: PostgresServer, ledger: Any, table: Path, lost: str
+) -> None:
+    """Before, an empty table was made, and `clean` would have removed all files."""
+    own(ledger, A)
+    file = table / "data/t/0/a.parquet"
+    file.parent.mkdir(parents=True)
+    file.touch()
+    schema = ledger._database.schema
+    with psycopg.connect(server.url, autocommit=True) as admin:
+        admin.execute(lost.format(schema))
+        with pytest.raises(LedgerError, match=r"is gone from the schema .*; nothing was changed"):
+            ledger.manifest()
+        for _ in range(2):
+            with pytest.raises(KohortError, match=r"no table manifest any more|ledger is gone"):
+                open_ledger(table, "g")
+            with pytest.raises(LedgerError, match=r"no table manifest|is not a kohort ledger"):
+                open_ledger(table)
+            # A schema that is made again by hand has no tables.
+            admin.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
+
+
+def test_rights_that_are_missing_are_named(
+    server: PostgresServer, ledger: Any, table: Path
+) -> None:
+    schema = ledger._database.schema
+    with psycopg.connect(server.url, autocommit=True) as admin:
+        admin.execute("DROP ROLE IF EXISTS reader")
+        admin.execute("CREATE ROLE reader LOGIN")
+        url = server.url.replace("postgres@", "reader@")
+        with pytest.raises(LedgerError, match=r"the right to create a schema in the database"):
+            use_database(table.with_name("new"), url)
+        # The user of a moved database needs no right to make a schema.
+        assert use_database(table, url) == schema
+        told = rf"grant this user all rights on the schema {schema}|has no right there"
+        with pytest.raises(LedgerError, match=told):
+            open_ledger(table, "g")
+        admin.execute(f"GRANT USAGE ON SCHEMA {schema} TO reader")
+        with pytest.raises(LedgerError, match=told):
+            open_ledger(table, "g")
+        admin.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO reader")
+        with pytest.raises(LedgerError, match=told):
+            open_ledger(table, "g")
+        with closing(open_ledger(table)) as reader:
+            assert reader.group_id == "g"
 
 
 def test_a_server_that_dies_within_a_commit_has_committed_nothing(

@@ -11,6 +11,7 @@ server's disk before ``commit`` returns (ADR 0070).
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,15 +20,25 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 import psycopg
+from psycopg.pq import TransactionStatus
 
 from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
 from kohort.spark.ledgers.ledger import LedgerError
 from kohort.spark.ledgers.postgres_note import NOTE, DatabaseNote, note_database, noted_database
 from kohort.spark.ledgers.sqlite_ledger import LEDGER_PATH, SqliteLedger
+from kohort.spark.ledgers.sqlite_tables import TABLES
 from kohort.spark.tables.layout import is_delta
 
 _LOCK_S: Final = 60
+_RESTART_S: Final = 20
+"""How long a server that an application has used may be away for a restart."""
+_RETRY_S: Final = 0.2
+_GONE: Final = (
+    psycopg.errors.UndefinedTable,
+    psycopg.errors.UndefinedColumn,
+    psycopg.errors.InvalidSchemaName,
+)
 _SETTINGS: Final = {
     "application_name": "kohort",
     "connect_timeout": 10,
@@ -85,14 +96,15 @@ def use_database(directory: Path, url: str) -> str:
     connection = _Connection(directory, note)
     try:
         found = connection.execute(
-            "SELECT 1 FROM information_schema.schemata WHERE schema_name = ?", (note.schema,)
+            "SELECT 1 FROM pg_namespace WHERE nspname = ?", (note.schema,)
         ).fetchone()
         if moved and found is None:
             raise ConfigError(
                 f"the ledger of {directory} is in the schema {note.schema}, which this database "
                 "does not have: name the database that the ledger was moved to"
             )
-        connection.execute(f"CREATE SCHEMA IF NOT EXISTS {note.schema}")
+        if found is None:
+            connection.execute(f"CREATE SCHEMA {note.schema}")
         present = note_database(directory, note)
         if present.schema != note.schema:  # another process noted a database at the same time
             connection.execute(f"DROP SCHEMA {note.schema}")
@@ -115,6 +127,8 @@ class PostgresLedger(SqliteLedger):
         ConfigError: another group writes the table.
         LedgerError: the database cannot be reached, or the schema has no ledger of this version.
     """
+
+    _needed = frozenset(TABLES)  # a transaction has made all of them
 
     def __init__(self, directory: Path, note: DatabaseNote, group_id: str | None) -> None:
         self._database = _Connection(directory, note, reads=group_id is None)
@@ -148,7 +162,8 @@ class PostgresLedger(SqliteLedger):
                 raise
 
     def _tables(self, connection: Any) -> set[str]:
-        question = "SELECT table_name FROM information_schema.tables WHERE table_schema = ?"
+        # Views of information_schema leave out what this user may not use.
+        question = "SELECT relname FROM pg_class WHERE relnamespace = to_regnamespace(?)"
         return {row[0] for row in connection.execute(question, (self._database.schema,)).fetchall()}
 
     def _imagine_newer_tables(self) -> None:
@@ -171,7 +186,7 @@ class _Connection:
     def ensure(self) -> None:
         """Open the connection again if it is closed."""
         if self._connection.closed or self._connection.broken:
-            self._connection = self._connected()
+            self._connect_again()
 
     def begin(self) -> None:
         """Begin a transaction with the lock of the ledger.
@@ -187,8 +202,7 @@ class _Connection:
                     f"the ledger of {self._directory} is locked: another process has held it for "
                     f"{_LOCK_S} s; end the process that cleans or reads it, and start again"
                 ) from error
-            self._connection.close()
-            self._connection = self._connected()
+            self._connect_again()
             with self._explaining():
                 self._lock()
 
@@ -220,9 +234,20 @@ class _Connection:
             self._connection.close()
 
     def execute(self, statement: str, values: Sequence[object] = ()) -> psycopg.Cursor[Any]:
-        """Execute a statement of the ledger in SQLite."""
+        """Execute a statement of the ledger in SQLite.
+
+        A statement without a transaction only reads, so a lost connection is opened again.
+        """
+        words = _dialect(statement)
+        reads = self._connection.info.transaction_status == TransactionStatus.IDLE
         with self._explaining():
-            return self._connection.execute(_dialect(statement), values)
+            try:
+                return self._connection.execute(words, values)
+            except psycopg.OperationalError:
+                if not (reads and self._connection.broken):
+                    raise
+            self._connect_again()
+            return self._connection.execute(words, values)
 
     def executemany(self, statement: str, rows: Iterable[Sequence[object]]) -> None:
         """Execute a statement for each row."""
@@ -232,6 +257,20 @@ class _Connection:
     def close(self) -> None:
         """Close the connection."""
         self._connection.close()
+
+    def _connect_again(self) -> None:
+        """Replace a lost connection; a server that restarts is waited for."""
+        self._connection.close()
+        deadline = time.monotonic() + _RESTART_S
+        while True:
+            try:
+                self._connection = self._connected()
+            except LedgerError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(_RETRY_S)
+            else:
+                return
 
     def _connected(self) -> psycopg.Connection[Any]:
         with self._explaining():
@@ -253,11 +292,20 @@ class _Connection:
         try:
             yield
         except (psycopg.IntegrityError, psycopg.ProgrammingError) as error:
+            if isinstance(error, _GONE):
+                raise LedgerError(
+                    f"the ledger of {self._directory} is gone from the schema {self.schema} of the "
+                    f"database, or this user has no right there: {_line(error)}; nothing was "
+                    "changed; grant the rights, or bring the newest copy of the schema back, since "
+                    "only the ledger knows the committed files; then start again"
+                ) from error
             if not isinstance(error, psycopg.errors.InsufficientPrivilege):
                 raise  # a mistake of kohort
             raise LedgerError(
-                f"PostgreSQL refuses the ledger of {self._directory}: {_line(error)}; grant this "
-                f"user all rights on the schema {self.schema}"
+                f"PostgreSQL refuses the ledger of {self._directory}: {_line(error)}; nothing was "
+                "changed; grant this user all rights on the schema "
+                f"{self.schema} and its tables, or to make it, the right to create a schema in the "
+                "database"
             ) from error
         except psycopg.Error as error:
             raise LedgerError(
@@ -269,8 +317,9 @@ class _Connection:
 
 
 def _line(error: BaseException) -> str:
-    """An error of PostgreSQL in one line."""
-    return " ".join(str(error).split()) or type(error).__name__
+    """An error of PostgreSQL in one line, without the statement."""
+    told = error.diag.message_primary if isinstance(error, psycopg.Error) else None
+    return " ".join((told or str(error)).split()) or type(error).__name__
 
 
 @lru_cache(maxsize=200)

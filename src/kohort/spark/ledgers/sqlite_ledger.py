@@ -43,12 +43,14 @@ from kohort.spark.ledgers.sqlite_files import (
 )
 from kohort.spark.ledgers.sqlite_notes import SqliteNotes
 from kohort.spark.ledgers.sqlite_tables import (
+    FIRST_TABLES,
     SCHEMA,
     SCHEMA_VERSION,
     add_parts,
     as_columns,
     begins,
     check_header,
+    check_tables,
     intended,
     move_heads,
     parts_of,
@@ -60,6 +62,7 @@ from kohort.spark.source.offsets import OwnedRange
 from kohort.spark.source.planning import Piece
 from kohort.spark.state.heads import StateHead
 from kohort.spark.tables.durable import make_folder
+from kohort.spark.tables.layout import has_data, lost_ledger
 
 LEDGER_PATH = Path("_kohort") / "ledger.db"
 
@@ -93,6 +96,8 @@ class SqliteLedger(SqliteNotes):
     """Keeps other hosts out; None for a reader."""
     _begun = False
     """Whether the tables are there, so that each transaction checks their version."""
+    _needed = FIRST_TABLES
+    """The tables that each ledger has; an older kohort did not make the others."""
     _opened: os.stat_result
     """The file that a writer opened."""
 
@@ -337,6 +342,8 @@ class SqliteLedger(SqliteNotes):
         with self._transaction() as connection:
             if "meta" in self._tables(connection):
                 self._check(connection)
+            elif has_data(directory := self._path.parent.parent):
+                raise lost_ledger(directory, f"{self._path} has no tables")
             for statement in SCHEMA:
                 connection.execute(statement)
             for name, value in (("version", SCHEMA_VERSION), ("group", group_id)):
@@ -363,9 +370,11 @@ class SqliteLedger(SqliteNotes):
     def _check(self, connection: sqlite3.Connection) -> dict[str, str]:
         """Group and version in the file; raises LedgerError unless this kohort reads it."""
         question = "SELECT name, value FROM meta WHERE name IN ('version', 'group')"
-        there = self._begun or "meta" in self._tables(connection)
-        known = dict(connection.execute(question).fetchall()) if there else {}
+        tables = {"meta"} if self._begun else self._tables(connection)
+        known = dict(connection.execute(question).fetchall()) if "meta" in tables else {}
         check_header(self._path, known)
+        if not self._begun:
+            check_tables(self._path, tables, self._needed)
         return known
 
     def _check_again(self, connection: sqlite3.Connection) -> None:

@@ -57,6 +57,20 @@ SCHEMA: Final = (
          at_offset INTEGER NOT NULL, token INTEGER NOT NULL,
          PRIMARY KEY (group_id, topic, partition)) WITHOUT ROWID, STRICT""",
 )
+TABLES: Final = tuple(statement.split()[5] for statement in SCHEMA)
+"""The names of the tables."""
+FIRST_TABLES: Final = frozenset(TABLES[:4])
+"""The tables that each kohort made."""
+
+
+def check_tables(path: Path, found: set[str], needed: frozenset[str]) -> None:
+    """Raise LedgerError if tables of a ledger were dropped: an empty one would forget commits."""
+    if gone := needed - found:
+        raise LedgerError(
+            f"the ledger {path} has no table {', '.join(sorted(gone))} any more: nothing was "
+            "changed; only the ledger knows the committed files of the table: end all its "
+            "applications, bring the newest copy of the ledger back, and start again"
+        )
 
 
 def check_header(path: Path, known: Mapping[str, str]) -> None:

@@ -56,6 +56,25 @@ def is_delta(directory: Path) -> bool:
     return any(name.endswith(".json") for name in names_in(directory / DELTA_LOG))
 
 
+def has_data(directory: Path) -> bool:
+    """Whether files are there that a table of kohort may have as data files."""
+    return any(
+        path.relative_to(directory).as_posix().startswith((f"{SHARED}/", f"{COMPACTED}/"))
+        or partition_of_file(path.relative_to(directory).as_posix())
+        for folder in (DATA, COMPACTED)
+        for path in (directory / folder).rglob("*.parquet")
+    )
+
+
+def lost_ledger(directory: Path, places: str) -> ConfigError:
+    """The refusal to begin a table beside data files; ``places`` may have had their ledger."""
+    return ConfigError(
+        f"{directory} has data files of a table, but its ledger is gone ({places}): bring the "
+        "newest ledger back, since only the ledger knows the committed files; or name another "
+        "output directory, and another group to read the topic again"
+    )
+
+
 def names_in(folder: Path) -> list[str]:
     """The names in a folder of a table; none if there is no such folder.
 

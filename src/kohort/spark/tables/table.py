@@ -27,7 +27,9 @@ from kohort.spark.tables.layout import (
     DEAD_LETTERS,
     DELTA_LOG,
     SHARED,
+    has_data,
     is_delta,
+    lost_ledger,
     names_in,
     partition_of_file,
 )
@@ -82,20 +84,10 @@ def kind_to_write(directory: Path) -> str | None:
         ConfigError: there are two kinds, or data files without a ledger.
     """
     # Data is looked for first: a table that is made meanwhile has its ledger before its data.
-    has_data = any(
-        path.relative_to(directory).as_posix().startswith((f"{SHARED}/", f"{COMPACTED}/"))
-        or partition_of_file(path.relative_to(directory).as_posix())
-        for folder in (DATA, COMPACTED)
-        for path in (directory / folder).rglob("*.parquet")
-    )
+    data = has_data(directory)
     kind = kind_of(directory)
-    if kind is None and has_data:
-        raise ConfigError(
-            f"{directory} has data files of a table, but its ledger is gone ({DELTA_LOG}, "
-            f"{LEDGER_PATH} or {NOTE}): bring the newest ledger back, since only the ledger knows "
-            "the committed files; or name another output directory, and another group to read the "
-            "topic again"
-        )
+    if kind is None and data:
+        raise lost_ledger(directory, f"{DELTA_LOG}, {LEDGER_PATH} or {NOTE}")
     return kind
 
 
