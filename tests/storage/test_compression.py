@@ -6,6 +6,7 @@ import gzip
 import random
 import struct
 import zlib
+from functools import partial
 
 import cramjam
 import pytest
@@ -22,6 +23,7 @@ from kohort.storage.compression import (
 )
 from kohort.storage.errors import RefusedBatch
 
+compress_zstd = partial(compress, kind=CompressionType.ZSTD)
 COMPRESSED = [kind for kind in CompressionType if kind is not CompressionType.NONE]
 
 
@@ -70,6 +72,26 @@ def as_java_writes(data: bytes) -> bytes:
     return bytes(frame + bytes(4))
 
 
+def streamed_zstd(data: bytes) -> bytes:
+    """A frame that does not tell its size, as producers write it."""
+    compressor = cramjam.zstd.Compressor(level=3)
+    compressor.compress(data)
+    return bytes(compressor.finish())
+
+
+def outcome(data: bytes, kind: CompressionType) -> bytes | str:
+    try:
+        return bytes(decompress(data, kind))
+    except RefusedBatch as error:
+        return str(error)
+
+
+def damaged(whole: bytes, dice: random.Random) -> bytes:
+    copy = bytearray(whole)
+    copy[dice.randrange(len(whole))] ^= 1 << dice.randrange(8)
+    return bytes(copy)
+
+
 def test_lz4_blocks_are_read_as_the_library_reads_the_frame(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -79,21 +101,44 @@ def test_lz4_blocks_are_read_as_the_library_reads_the_frame(
     whole = as_java_writes(text + dice.randbytes(100_000))
     assert compression._plain_lz4(whole, MAX_DECOMPRESSED_BYTES) is not None
     cases = [whole, whole + b"more", whole[:7] + bytes(4)]
-    for _ in range(60):
-        damaged = bytearray(whole)
-        damaged[dice.randrange(len(whole))] ^= 1 << dice.randrange(8)
-        cases.append(bytes(damaged))
-
-    def outcome(data: bytes) -> bytes | str:
-        try:
-            return bytes(decompress(data, CompressionType.LZ4))
-        except RefusedBatch as error:
-            return str(error)
-
-    by_blocks = [outcome(case) for case in cases]
+    cases += [damaged(whole, dice) for _ in range(60)]
+    by_blocks = [outcome(case, CompressionType.LZ4) for case in cases]
     monkeypatch.setattr(compression, "_plain_lz4", lambda *_: None)
-    assert by_blocks == [outcome(case) for case in cases]
+    assert by_blocks == [outcome(case, CompressionType.LZ4) for case in cases]
     assert {type(found) for found in by_blocks} == {bytes, str}
+
+
+@pytest.mark.parametrize("with_size", [False, True])
+def test_small_zstd_frames_are_read_as_large_ones(
+    monkeypatch: pytest.MonkeyPatch, with_size: bool
+) -> None:
+    """Also damaged and cut ones, two frames in one section, and frames that grow much."""
+    dice = random.Random(7)
+    write = compress_zstd if with_size else streamed_zstd
+    text = b"".join(b"%d," % dice.getrandbits(12) for _ in range(4_000))
+    whole = write(text)
+    monkeypatch.setattr(compression, "_growth", {})
+    assert compression._plain_zstd(whole, MAX_DECOMPRESSED_BYTES) == text
+    cases = [
+        whole,
+        whole + write(b"second frame"),
+        whole + b"more",
+        write(b""),
+        write(bytes(90_000)),
+    ]
+    cases += [whole[: len(whole) // part] for part in (2, 100, 1_000)]
+    cases += [damaged(whole, dice) for _ in range(60)]
+    small = [outcome(case, CompressionType.ZSTD) for case in cases]
+    monkeypatch.setattr(compression, "_plain_zstd", lambda *_: None)
+    assert small == [outcome(case, CompressionType.ZSTD) for case in cases]
+    assert small[:2] == [text, text + b"second frame"]
+    assert {type(found) for found in small} == {bytes, str}
+
+
+def test_a_zstd_frame_that_claims_a_large_size_gets_no_memory_for_it() -> None:
+    claims = bytes.fromhex("28b52ffd") + bytes([0xE0]) + (1 << 40).to_bytes(8, "little")
+    with pytest.raises(RefusedBatch):
+        decompress(claims + bytes(20), CompressionType.ZSTD)
 
 
 def test_lz4_is_written_as_java_writes_it() -> None:
