@@ -143,50 +143,51 @@ def test_a_partition_moves_when_the_new_owner_has_a_copy_of_its_state(tmp_path: 
         is_right(world)
 
 
-def test_copies_are_restored_in_the_background_and_a_lost_file_stops_the_query(
-    tmp_path: Path,
-) -> None:
+@pytest.fixture
+def heads(tmp_path: Path) -> Mapping[TopicPartition, StateHead]:
+    """The states in the ledger after all records of A and B were processed."""
     with StateWorld(tmp_path, FakeTopics(2)) as world:
         world.topics.end.update({A: 60, B: 60})
         _, steps = start(world)
         run_until(steps, "idle")
-        heads = world.open_ledger().states()
-        follower = StateFollower(tmp_path, tmp_path / "copies", lambda: heads)
-        follower.follow({A: 1}, {B})
-        until(lambda: follower.restored() == {A} and follower.warm() == {B}, "copies")
-        follower.follow({A: 2}, ())
-        until(lambda: follower.restored() == {A} and not follower.warm(), "a copy")
-        (tmp_path / "_kohort" / "state" / "t" / "1" / str(heads[B])).unlink()
-        for path in (tmp_path / "copies").glob("t-1.db*"):
-            path.unlink()
-        follower.follow({A: 2, B: 3}, ())
-        with pytest.raises(StateFileGone, match="bring a copy of the file back"):
-            until(lambda: follower.restored() == {A, B}, "a copy")
-        follower.close()
-        with opened_copy(tmp_path / "copies", A) as copy:
-            assert copy.head == heads[A]
-            assert copy.count()
+        return world.open_ledger().states()
+
+
+def test_copies_are_restored_in_the_background_and_a_lost_file_stops_the_query(
+    tmp_path: Path, heads: Mapping[TopicPartition, StateHead]
+) -> None:
+    follower = StateFollower(tmp_path, tmp_path / "copies", lambda: heads)
+    follower.follow({A: 1}, {B})
+    until(lambda: follower.restored() == {A} and follower.warm() == {B}, "copies")
+    follower.follow({A: 2}, ())
+    until(lambda: follower.restored() == {A} and not follower.warm(), "a copy")
+    (tmp_path / "_kohort" / "state" / "t" / "1" / str(heads[B])).unlink()
+    for path in (tmp_path / "copies").glob("t-1.db*"):
+        path.unlink()
+    follower.follow({A: 2, B: 3}, ())
+    with pytest.raises(StateFileGone, match="bring a copy of the file back"):
+        until(lambda: follower.restored() == {A, B}, "a copy")
+    follower.close()
+    with opened_copy(tmp_path / "copies", A) as copy:
+        assert copy.head == heads[A]
+        assert copy.count()
 
 
 def test_a_ledger_that_was_away_for_a_moment_does_not_end_the_copies_of_other_partitions(
-    tmp_path: Path,
+    tmp_path: Path, heads: Mapping[TopicPartition, StateHead]
 ) -> None:
     """Without copies the group would never move a partition to this application again."""
-    with StateWorld(tmp_path, FakeTopics(2)) as world:
-        world.topics.end.update({A: 60, B: 60})
-        _, steps = start(world)
-        run_until(steps, "idle")
-        heads, away = world.open_ledger().states(), ["the database restarts"]
+    away = ["the database restarts"]
 
-        def read() -> Mapping[TopicPartition, StateHead]:
-            if away:
-                raise LedgerError(away.pop())
-            return heads
+    def read() -> Mapping[TopicPartition, StateHead]:
+        if away:
+            raise LedgerError(away.pop())
+        return heads
 
-        follower = StateFollower(tmp_path, tmp_path / "copies", read)
-        follower.follow({}, {B})
-        until(lambda: follower.warm() == {B}, "a copy")
-        follower.close()
+    follower = StateFollower(tmp_path, tmp_path / "copies", read)
+    follower.follow({}, {B})
+    until(lambda: follower.warm() == {B}, "a copy")
+    follower.close()
 
 
 def test_a_copy_on_a_full_disk_stops_the_query_with_one_line(
