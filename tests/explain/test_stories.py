@@ -125,6 +125,21 @@ def test_a_deployment_is_no_storm_but_asks_for_instance_ids() -> None:
     assert found.findings[0].known is Known.BOUNDED
 
 
+def test_one_killed_process_and_the_orderly_end_of_the_group_are_no_deployment() -> None:
+    killed, back, other = (member("svc", number) for number in range(3))
+    lines = [
+        line(0, f"Member {killed} in group g has failed, removing it from the group."),
+        preparing(0, 3, f"removing member {killed} on heartbeat expiration."),
+        *done(0.1, 4, members=1),
+        joins(30, 4, back),
+        *done(30.1, 5, members=2),
+        *leaves(600, 5, other),
+        *done(600.1, 6, members=1),
+        *leaves(601, 6, back),
+    ]
+    assert "deploy without static ids" not in names(explain(lines))
+
+
 def test_the_start_of_several_processes_is_no_storm() -> None:
     """Each new member is counted, and all stay."""
     lines = [joins(0, 0, member("svc", 0)), *done(3, 1, members=1)]

@@ -202,7 +202,7 @@ def restarts(story: Story) -> Iterator[Finding]:
     static = any((r.static or 0) > 0 or r.instance for r in story.rebalances)
     if static:
         return
-    if left < 2 or not again:
+    if left < 2 or story.returned.total() < 2:
         yield from _restarted_clients(story)
         return
     yield Finding(
