@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import signal
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -344,11 +345,22 @@ def test_claims_that_were_not_shown_are_named() -> None:
     assert "NOT SHOWN: whether 10 records without a row" in "\n".join(unsure.lines())
 
 
-def test_an_interrupt_that_librdkafka_loses_still_interrupts() -> None:
+def test_ctrl_c_in_a_delivery_callback_interrupts_and_another_system_error_is_not_swallowed() -> (
+    None
+):
     class Interrupted:
         def poll(self, _timeout: float) -> int:
-            raise SystemError("returned NULL without setting an exception")
+            signal.raise_signal(signal.SIGINT)
+            return 0
 
     feeder = Feeder(cast("Producer", Interrupted()), "t", iter(()))
     with pytest.raises(KeyboardInterrupt):
+        feeder.send_for(1)
+
+    class Broken:
+        def poll(self, _timeout: float) -> int:
+            raise SystemError("returned NULL without setting an exception")
+
+    feeder = Feeder(cast("Producer", Broken()), "t", iter(()))
+    with pytest.raises(SystemError, match="returned NULL"):
         feeder.send_for(1)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import random
+import signal
 import time
 import uuid
 from contextlib import suppress
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, Message
+from tests.waiting import until
 
 from kohort.broker.embedded import EmbeddedBroker
 from kohort.client.admin import Admin
@@ -48,4 +50,23 @@ def test_a_producer_that_is_over_gives_every_record_back_at_once(broker: Embedde
     assert sorted(errors) == list(range(len(errors))), "every record is answered"
     with pytest.raises(DeliveryFailed):
         produce(1, b"later")
+    producer.close()
+
+
+def test_ctrl_c_in_a_delivery_callback_raises_keyboard_interrupt() -> None:
+    """confluent-kafka loses an exception that a callback raises, and raises SystemError."""
+    settings = parse_client_settings({"bootstrap.servers": "127.0.0.1:1", "group.id": "g"})
+    producer = IdempotentProducer(settings)
+    answered = []
+
+    def answer(error: KafkaError | None, _record: Message) -> None:
+        signal.raise_signal(signal.SIGINT)
+        answered.append(error)
+
+    producer.produce("t", value=b"a", on_delivery=answer)
+    producer._producer.purge()
+    with pytest.raises(KeyboardInterrupt):
+        until(producer.look, "an answer")
+    assert len(answered) == 1
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     producer.close()

@@ -16,6 +16,7 @@ from confluent_kafka import KafkaException
 from kohort.client.config import ClientSettings
 from kohort.client.errors import ClientError
 from kohort.client.fetching.record_fetcher import SparingLog
+from kohort.host.signals import signals_deferred
 from kohort.model.errors import ConfigError
 
 _LONGEST_S: Final = 30.0
@@ -108,14 +109,15 @@ class IdempotentProducer:
         self._poll(0)
 
     def _poll(self, timeout_s: float) -> None:
-        try:
-            self._producer.poll(timeout_s)
-        except KafkaException as error:  # a fatal error; librdkafka raises it once
-            self._over = str(error.args[0])
-        if self._over is not None:
-            # librdkafka would keep the records of a producer that is over until they time out.
-            self._producer.purge()
-            self._producer.poll(0)
+        with signals_deferred():
+            try:
+                self._producer.poll(timeout_s)
+            except KafkaException as error:  # a fatal error; librdkafka raises it once
+                self._over = str(error.args[0])
+            if self._over is not None:
+                # librdkafka would keep the records of a producer that is over until they time out.
+                self._producer.purge()
+                self._producer.poll(0)
 
     def unanswered(self) -> int:
         """The number of records without an answer so far."""

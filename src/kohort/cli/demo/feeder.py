@@ -15,6 +15,7 @@ from typing import Final
 from confluent_kafka import KafkaError, Message, Producer
 
 from kohort.cli.output import reading
+from kohort.host.signals import signals_deferred
 from kohort.model.errors import ConfigError
 
 LONGEST_LINE: Final = 1_000_000
@@ -50,10 +51,8 @@ class Feeder:
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
             wait_s = 0 if self._send_some() else left
-            try:
+            with signals_deferred():
                 self._producer.poll(wait_s)
-            except SystemError:  # confluent-kafka loses the exception of a signal in a callback
-                raise KeyboardInterrupt from None
 
     def _send_some(self) -> bool:
         """Send up to 1,000 records; returns whether more can be sent at once."""
