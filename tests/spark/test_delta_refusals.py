@@ -11,6 +11,7 @@ import pytest
 from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
 from kohort.spark.ledgers.ledger import LedgerError
+from kohort.spark.tables.partition_columns import NewTable
 from kohort.spark.tables.table import open_ledger
 
 pytest.importorskip("deltalake", reason="pip install 'kohort[spark]'")
@@ -88,12 +89,21 @@ def test_a_table_of_a_newer_protocol_is_refused_with_fitting_advice(
     assert "remove that file" not in str(told.value)
 
 
-@pytest.mark.parametrize("kind", ["void", "interval day to second", "time(6)"])
+@pytest.mark.parametrize("kind", ["void", "interval day to second", "time(6)", "timestamp_ntz"])
 def test_a_column_that_delta_does_not_know_is_refused(tmp_path: Path, kind: str) -> None:
     inner = {"type": "array", "elementType": kind, "containsNull": True}
     field = {"name": "odd", "type": inner, "nullable": True, "metadata": {}}
     with pytest.raises(ConfigError, match="odd has the type"):
         open_delta(tmp_path).describe("schema", json.dumps({"type": "struct", "fields": [field]}))
+
+
+def test_a_timestamp_without_a_zone_is_refused_before_the_table_is_made(tmp_path: Path) -> None:
+    """deltalake gave the table a feature that kohort refused at once, with status 2."""
+    field = {"name": "at", "type": "timestamp_ntz", "nullable": True, "metadata": {}}
+    new = NewTable(schema=json.dumps({"type": "struct", "fields": [field]}), partition_by=())
+    with pytest.raises(ConfigError, match=r"cast it in the SQL to TIMESTAMP, or give it a time z"):
+        open_ledger(tmp_path, "g", "delta", new=new)
+    assert [*tmp_path.iterdir()] == []
 
 
 def test_a_cut_off_commit_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:

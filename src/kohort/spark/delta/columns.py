@@ -15,9 +15,12 @@ from deltalake import Field
 from kohort.model.errors import ConfigError
 
 _TYPE: Final = re.compile(
-    r"string|binary|boolean|byte|short|integer|long|float|double|date|timestamp|timestamp_ntz"
+    r"string|binary|boolean|byte|short|integer|long|float|double|date|timestamp"
     r"|decimal\(\d+,\d+\)"
 )
+_NO_ZONE: Final = "timestamp_ntz"
+"""deltalake 1.6 gives a table with this type the feature variantType, too, when it sets a property.
+Then few programs read the table."""
 
 
 def missing_fields(there: Collection[str], schema: str) -> list[Field]:
@@ -26,9 +29,10 @@ def missing_fields(there: Collection[str], schema: str) -> list[Field]:
     for each in wanted:
         for name in _type_names(each["type"]):
             if not _TYPE.fullmatch(name):
+                zone = " to TIMESTAMP, or give it a time zone in schema(rows)" * (name == _NO_ZONE)
                 raise ConfigError(
                     f"the column {each['name']} has the type {name}, which not every reader of "
-                    "Delta tables knows: cast it in the SQL, or use --table parquet"
+                    f"Delta tables knows: cast it in the SQL{zone}; or use --table parquet"
                 )
     return [Field.from_json(json.dumps(each | {"nullable": True})) for each in wanted]
 
