@@ -73,6 +73,7 @@ def test_an_unreachable_broker_is_an_error_before_anything_is_written(refused: R
         (("--set", "bootstrap_servers=h:1"), "give --bootstrap-server instead"),
         (("--set", "auto.offset.reset=latest"), "give --starting-offsets instead"),
         (("--name", "a/b"), "--name is"),
+        (("--evolve", "--python", "x.py:X"), "--evolve does not work with --python (or --state)"),
         (("--sql", "/nowhere/at/all.sql"), "cannot read /nowhere/at/all.sql"),
     ],
 )

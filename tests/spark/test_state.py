@@ -254,6 +254,13 @@ class Wrong:
         return pa.RecordBatch.from_pydict(self.columns)
 
 
+class NeverNull(Wrong):
+    """A stage with a column that must have no null."""
+
+    def schema(self, rows: pa.Schema) -> pa.Schema:
+        return pa.schema([pa.field("n", pa.int64(), nullable=False)])
+
+
 class Returns(Wrong):
     """A stage with methods that return the given objects."""
 
@@ -297,6 +304,7 @@ def test_a_schema_that_cannot_be_had_is_one_sentence(given: Any, said: str) -> N
         (Wrong(offset=[None], n=[1]), "a row has the offset None of t-0, which is no record"),
         (Wrong(offset=["a"], n=[1]), "the rows do not have the types of schema"),
         (Wrong(offset=[0], n=[1], dead_letter=[[1]]), "the rows do not have the types of schema"),
+        (NeverNull(offset=[0], n=pa.nulls(1, pa.int64())), "do not have the types of schema"),
         (Returns(None, SystemExit(3)), "t-0, offsets 0 to 2: SystemExit: 3"),
         (Returns(None, {"offset": [0]}), "with the columns offset, n, found dict"),
         (Returns(None, iter(())), "with the columns offset, n, found tuple_iterator"),

@@ -98,7 +98,7 @@ def test_sessions_of_an_access_log_equal_a_plain_computation_across_restarts(
     assert verdict.ok, verdict
     counted = [verdict.total(name) for name in ("records", "rows", "undecided")]
     assert counted == [len(lines), len(rows), 0]
-    with pytest.raises(ConfigError, match="give --state with the object sessions"):
+    with pytest.raises(ConfigError, match=r"give --python \(or --state\) with the object sess"):
         run(source, sql, output=tmp_path / "table")
 
 

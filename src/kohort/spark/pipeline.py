@@ -72,8 +72,8 @@ def run_pipeline(
     _check_topics(parse_options(source_options(config, config.output)))
     if config.evolve and config.state is not None:
         raise ConfigError(
-            "--evolve does not work with --state: rows of other columns cannot be told from those "
-            "of another function; name another output directory"
+            "--evolve does not work with --python (or --state): rows of other columns cannot be "
+            "told from those of another function; leave it out, or name another output directory"
         )
     loaded = None if config.state is None else load_stage(config.state)
     begun = is_begun(config.output, config.group, config.table, config.partition_by)

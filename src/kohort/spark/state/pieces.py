@@ -184,12 +184,12 @@ class _StatefulWriter(PieceWriter):
             table = pa.table({name: columns[name] for name in self._schema.names}).cast(
                 self._schema
             )
-        except pa.ArrowException as error:
+        except (pa.ArrowException, ValueError) as error:
             raise self._wrong_types(error) from error
         [batch] = table.combine_chunks().to_batches()
         return batch
 
-    def _wrong_types(self, error: pa.ArrowException) -> StageFailed:
+    def _wrong_types(self, error: Exception) -> StageFailed:
         return StageFailed(
             f"function {self._work.name}: the rows do not have the types of schema(rows): {error}"
         )

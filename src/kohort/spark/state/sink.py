@@ -60,10 +60,7 @@ class StateSink(ParquetSink):
         self._made = checked_schema(loaded.stage, self._given)
         self._loaded = loaded
         self._copies = copies
-        if loaded.module is not None:
-            # Executors cannot import the module; they get its code with the stage.
-            register: Any = cloudpickle.register_pickle_by_value
-            register(loaded.module)
+        _check_pickled(loaded)
         check_state(ledger, directory, loaded.name)
         super().__init__(directory, ledger, application, query)
         ledger.describe(STATE, loaded.name)
@@ -99,7 +96,24 @@ class StateSink(ParquetSink):
 
 def state_columns(query: RowwiseQuery, loaded: Loaded) -> StructType:
     """The columns of the table of a stage; ConfigError if the stage does not fit the SQL."""
+    _check_pickled(loaded)
     return _table_columns(loaded, checked_schema(loaded.stage, _given_to(query)))
+
+
+def _check_pickled(loaded: Loaded) -> None:
+    """Raise ConfigError unless Spark can send the stage to its executors."""
+    pickle: Any = cloudpickle
+    if loaded.module is not None:
+        # Executors cannot import the module; they get its code with the stage.
+        pickle.register_pickle_by_value(loaded.module)
+    try:
+        pickle.dumps(loaded.stage)
+    except Exception as error:
+        raise ConfigError(
+            f"--python (or --state): Spark cannot send {loaded.name} to its executors: {error}; "
+            "let process(rows) open files and connections and make locks, not the module or "
+            "__init__"
+        ) from error
 
 
 def _given_to(query: RowwiseQuery) -> pa.Schema:
@@ -126,12 +140,12 @@ def check_state(ledger: Ledger, directory: Path, name: str | None) -> None:
     if noted is None:
         if any(at.next_offset is not None for at in ledger.all_positions().values()):
             raise ConfigError(
-                f"the table in {directory} was begun without --state, so the state would miss its "
-                "records: name another output directory and another group"
+                f"the table in {directory} was begun without --python (or --state): the function "
+                "and its state would miss records: name another output directory and another group"
             )
         return
-    said = "an application without --state" if name is None else f"--state {name}"
     raise ConfigError(
-        f"the table in {directory} has the state of {noted}, and {said} would leave that state "
-        f"behind: give --state with the object {noted}"
+        f"the table in {directory} has rows and state of the object {noted}, this application has "
+        f"{'no --python (or --state)' if name is None else f'the object {name}'}: give --python "
+        f"(or --state) with the object {noted}, or name another output directory and another group"
     )
