@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from kohort.client.admin import Admin
+from kohort.host.last_lines import last_lines
 from kohort.model.errors import ConfigError, KohortError
 from kohort.testing.holders import Holders
 
@@ -68,7 +69,7 @@ class _Member:
             self.reader.join(_SETTLED_S)
 
     def tail(self) -> str:
-        return "\n".join(self.log.read_text(errors="replace").splitlines()[-5:])
+        return last_lines(self.log, 5)
 
 
 class KafkaGroup:

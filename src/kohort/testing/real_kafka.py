@@ -25,6 +25,7 @@ from kohort.host.java import (
     find_java,
     keep_temporary_files,
 )
+from kohort.host.last_lines import last_lines
 from kohort.model.errors import ConfigError
 from kohort.testing.kafka_jars import KAFKA, JarSet, KafkaUnavailable, home, installed
 from kohort.testing.ports import HOST, free_ports
@@ -218,7 +219,7 @@ class RealKafka:
         for (node, _, output), code in zip(running, codes, strict=True):
             if code != 0:
                 raise KafkaUnavailable(
-                    f"the directory of node {node} could not be formatted:\n{_tail(output)}"
+                    f"the directory of node {node} could not be formatted:\n{last_lines(output)}"
                 )
 
     def _launch(self, node: int) -> None:
@@ -248,12 +249,12 @@ class RealKafka:
             if process.poll() is not None:
                 raise KafkaUnavailable(
                     f"node {node} ended with status {process.returncode} before it served:\n"
-                    f"{_tail(self.log(node))}\n{_tail(self._output(node))}"
+                    f"{last_lines(self.log(node))}\n{last_lines(self._output(node))}"
                 )
             time.sleep(_POLL_S)
         raise KafkaUnavailable(
             f"node {node} did not serve within {START_TIMEOUT_S} s; its log is {self.log(node)}:\n"
-            f"{_tail(self.log(node))}"
+            f"{last_lines(self.log(node))}"
         )
 
     def _output(self, node: int) -> Path:
@@ -359,9 +360,3 @@ def _cluster_id() -> str:
     # 16 bytes in the URL alphabet without padding; a leading "-" would look like an option.
     text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
     return text.replace("-", "_", 1) if text.startswith("-") else text
-
-
-def _tail(path: Path) -> str:
-    if not path.exists():
-        return f"({path.name} was not written)"
-    return "\n".join(path.read_text(errors="replace").splitlines()[-15:])

@@ -26,6 +26,7 @@ from typing import Final, Self
 import psutil
 
 from kohort.host.java import temporary_files_of_spark
+from kohort.host.last_lines import last_lines
 
 _MARK: Final = "KOHORT_DEMO_TREE"
 _POLL_S: Final = 0.02
@@ -76,7 +77,7 @@ class Tree(subprocess.Popen[str]):
 
     def tail(self) -> str:
         """The last lines of the log."""
-        return "\n".join(self.log.read_text(errors="replace").splitlines()[-12:])
+        return last_lines(self.log)
 
 
 class Guard:

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from confluent_kafka import Producer
 
+from kohort.cli.broker_ready import wait_ready
 from kohort.cli.demo.feeder import Feeder, lines_of
 from kohort.cli.demo.observer import Observer
 from kohort.cli.demo.outcome import Outcome
@@ -53,7 +54,6 @@ PRODUCER_SETTINGS: Final = {
 
 _LOOK_EVERY_S: Final = 0.2
 _END_S: Final = 45.0
-_READY: Final = "kohort broker ready on "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,18 +230,15 @@ class Run:
 
     def _start_broker(self, history: Path) -> tuple[Tree, str]:
         data = self._config.output / "broker"
+        log = self._logs / "broker.log"
         tree = self._kohort(
             "broker.out",
             *("broker", "--port=0", f"--data-dir={data}", f"--history={history}"),
-            f"--log-file={self._logs / 'broker.log'}",
+            f"--log-file={log}",
             *(f"--set={name}={value}" for name, (value, _) in BROKER_SETTINGS.items()),
             piped=True,
         )
-        assert tree.stdout is not None
-        said = tree.stdout.readline()
-        if not said.startswith(_READY):
-            raise DemoFailed(f"the broker did not start: {tree.tail()}")
-        bootstrap = said.removeprefix(_READY).split()[0]
+        bootstrap = wait_ready(tree, [tree.log, log])
         self.say(f"broker ready on {bootstrap}, data in {data}")
         return tree, bootstrap
 

@@ -23,6 +23,7 @@ from typing import Any, Final, Self
 import click
 import confluent_kafka
 
+from kohort.cli.broker_ready import wait_ready
 from kohort.cli.consume import ended_by_signals
 from kohort.cli.dashboard_sources import follow_records, in_threads, look_often
 from kohort.cli.groups.choice import Groups
@@ -43,8 +44,6 @@ STALL_S: Final = 30.0
 """Longer than ``max.poll.interval.ms``."""
 PAUSE_S: Final = 15.0
 """Longer than the session."""
-_READY: Final = "kohort broker ready"
-_START_S: Final = 60.0
 _RECORDS_S: Final = 0.1
 _MOST_LINES: Final = 12
 
@@ -66,7 +65,7 @@ class LiveBroker:
         """Start; returns when clients can connect.
 
         Raises:
-            ConfigError: the broker ended; its log has the reason.
+            BrokerNotReady: the broker ended, or was not ready in time; the message has its log.
         """
         command = [sys.executable, "-m", "kohort", "broker", "--port", str(self._port)]
         command += ["--data-dir", str(self._folder / "data")]
@@ -76,10 +75,11 @@ class LiveBroker:
         self._process = subprocess.Popen(
             command, stdout=subprocess.PIPE, text=True, start_new_session=True
         )
-        assert self._process.stdout is not None
-        if not self._process.stdout.readline().startswith(_READY):
-            self._process.wait(_START_S)
-            raise ConfigError(f"the broker of the lab ended: {log.read_text('utf-8')[-500:]}")
+        try:
+            wait_ready(self._process, [log])
+        except BaseException:
+            self.kill()  # a process of its own session would outlive Ctrl-C
+            raise
 
     def kill(self) -> None:
         """End without a word."""
