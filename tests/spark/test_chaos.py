@@ -49,13 +49,15 @@ pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(900)]
 LOG = logging.getLogger(__name__)
 
 FAULTS = 10
+DRAWS = 3 * FAULTS
+"""Faults are drawn so often at most: a kill that finds no process is no fault."""
 POINTS = ("begun", "written", "committed")
 CHECKPOINTS_AFTER = ("kept", "older", "deleted")
 
 
-def kill(*modules: str) -> None:
-    """Kill the processes of this session that run one of the modules."""
-    kill_each(session._children(*modules))
+def kill(*modules: str) -> bool:
+    """Kill the processes of this session that run one of the modules; False if there was none."""
+    return kill_each(session._children(*modules)) > 0
 
 
 def full_disk() -> None:
@@ -66,15 +68,25 @@ def full_disk() -> None:
 class Points:
     """Points of a batch in the driver; a fault hits the first application at an armed point."""
 
-    armed: tuple[str, Callable[[], None]] | None = None
+    armed: tuple[str, Callable[[], object]] | None = None
+    made: bool | None = None
+    """Whether the armed fault happened: not if it returned False. None until it was tried."""
     lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def arm(self, point: str, fault: Callable[[], object]) -> None:
+        self.made = None
+        self.armed = (point, fault)
 
     def reach(self, point: str) -> None:
         with self.lock:
             if self.armed is None or self.armed[0] != point:
                 return
             fault, self.armed = self.armed[1], None
-        fault()
+        made = True  # also if it raises
+        try:
+            made = fault() is not False
+        finally:
+            self.made = made
 
 
 class Application:
@@ -178,9 +190,12 @@ class Chaos:
             lambda: any(each.check() for each in self.applications) or condition(), what, PATIENCE_S
         )
 
-    def fault(self) -> str:
-        """Make a drawn fault and wait until all records have landed; the name of the fault."""
-        at = {
+    def fault(self) -> tuple[str, bool]:
+        """Draw a fault and wait until all records have landed; its name, and whether it was made.
+
+        A kill that finds no process is not made.
+        """
+        at: dict[str, Callable[[], object]] = {
             "the source's process is killed": lambda: kill(session._SOURCE),
             "the workers and their daemon are killed": lambda: kill(session.WORKER_DAEMON),
             "the disk is full": full_disk,
@@ -196,15 +211,16 @@ class Chaos:
         self.fed.clear()
         if drawn in by_itself:
             by_itself[drawn]()
+            self.points.made = True
         else:
             point = self.random.choice(POINTS)
-            self.points.armed = (point, at[drawn])
+            self.points.arm(point, at[drawn])
             drawn = f"{drawn} in a batch that is {point}"
         self.source.put([(b"k", b"%d" % n) for n in range(50)])
         self.fed.set()
-        self.wait(lambda: self.points.armed is None, drawn)
+        self.wait(lambda: self.points.made is not None, drawn)
         self.wait(self.all_landed, f"all rows after: {drawn}")
-        return drawn
+        return drawn, bool(self.points.made)
 
     def all_landed(self) -> bool:
         """Whether the table has as many rows as records were fed; reads it after new commits."""
@@ -278,6 +294,20 @@ def test_drawn_faults_lose_and_double_no_record(
     hit(Chaos(spark, feed(4), tmp_path / "table", points, seed), seed)
 
 
+def test_a_kill_that_finds_no_process_is_no_fault() -> None:
+    points = Points()
+    points.arm("begun", lambda: kill("no.such.module"))
+    made = []
+    for point in ("written", "begun"):
+        points.reach(point)
+        made.append(points.made)
+    assert made == [None, False]
+    points.arm("begun", full_disk)
+    with pytest.raises(OSError, match="/lake/data"):
+        points.reach("begun")
+    assert points.made
+
+
 @pytest.fixture
 def own_kafka(tmp_path: Path) -> Iterator[RealKafka]:
     if installed() is None:
@@ -303,9 +333,13 @@ def hit(chaos: Chaos, seed: int) -> None:
     """Make ten faults, and judge the table."""
     faults: list[str] = []
     try:
-        for _ in range(FAULTS):
-            faults.append(chaos.fault())
-            LOG.warning("seed %d: %s", seed, faults[-1])
+        for _ in range(DRAWS):
+            drawn, made = chaos.fault()
+            LOG.warning("seed %d: %s%s", seed, drawn, "" if made else ", but no process was there")
+            faults += [drawn] * made
+            if len(faults) == FAULTS:
+                break
+        assert len(faults) == FAULTS, (seed, faults, "too many kills found no process")
         expected = chaos.everything()
         chaos.wait(chaos.all_landed, "all rows")
         assert rows_of(chaos.table) == expected, (seed, faults, chaos.told)
