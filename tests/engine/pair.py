@@ -18,7 +18,6 @@ from kohort.engine import coordinator_outputs as broker
 from kohort.engine.connections import EngineSettings
 from kohort.engine.coordinator_engine import CoordinatorEngine
 from kohort.engine.coordinator_writes import Write
-from kohort.engine.leader_duties import GroupAssigner
 from kohort.engine.member_engine import MemberEngine
 from kohort.engine.member_outputs import Close, Committed, Connect, Output, Transmit
 from kohort.member.config import MemberConfig
@@ -60,7 +59,7 @@ class Client:
         topics: tuple[str, ...] = ("t",),
         revoke_ms: int = 0,
         release_ms: int = 0,
-        assigner: GroupAssigner | None = None,
+        assigner: ConsumerAssigner | None = None,
         **config: Any,
     ) -> None:
         self.world = world

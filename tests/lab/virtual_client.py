@@ -291,7 +291,7 @@ def replace(
         "partition_reader",
         "steps",
         "consumer_positions",
-        "consumer_subscription",
+        "consumer_membership",
     )
     consuming = [f"consuming.{part}" for part in parts]
     for module in ("connections.client_loop", "consumer", *consuming):

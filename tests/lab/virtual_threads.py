@@ -35,7 +35,6 @@ RACING: Final = frozenset(
     for path in (
         "client/consumer.py",
         "client/consuming/consumer_positions.py",
-        "client/consuming/consumer_subscription.py",
         "client/consuming/consumer_membership.py",
         "client/consuming/poll_loop.py",
         "client/consuming/partition_reader.py",

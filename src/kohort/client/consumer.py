@@ -27,8 +27,8 @@ from kohort.client.connections.driver_thread import (
     consumer_thread,
     without_group,
 )
+from kohort.client.consuming.consumer_membership import ConsumerMembership
 from kohort.client.consuming.consumer_positions import ONE_THREAD
-from kohort.client.consuming.consumer_subscription import ConsumerSubscription
 from kohort.client.consuming.finishing import finisher_of
 from kohort.client.consuming.poll_loop import PollLoop
 from kohort.client.consuming.steps import Steps, run
@@ -61,7 +61,7 @@ _LOOK_S: Final = 1.0
 """Longest poll of an iteration; after it the iteration looks whether the consumer is drained."""
 
 
-class Consumer(ConsumerSubscription, Generic[K, V]):
+class Consumer(ConsumerMembership, Generic[K, V]):
     """A member of a consumer group that reads records; a context manager, and iterable.
 
     Args:

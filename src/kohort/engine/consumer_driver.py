@@ -27,7 +27,6 @@ from kohort.consumer.ownership_effects import Tell
 from kohort.engine import driver_answers as answers
 from kohort.engine import member_outputs as engine
 from kohort.engine.connections import Bytes, Loss
-from kohort.engine.leader_duties import GroupAssigner
 from kohort.engine.member_engine import MemberEngine
 from kohort.engine.member_offsets import list_request
 from kohort.engine.member_outputs import (
@@ -57,6 +56,7 @@ from kohort.model.ids import ConnectionId, GroupId, ProtocolType, TopicPartition
 from kohort.model.instants import Instant, Millis, sooner
 from kohort.model.member_facts import MemberFact
 from kohort.model.positions import EARLIEST, LATEST, Position
+from kohort.policies.consumer_groups import ConsumerAssigner
 from kohort.wire.messages.k02_list_offsets import ListOffsetsRequest
 
 _CONNECTIONS = frozenset({Connect, Transmit, Close})
@@ -103,7 +103,7 @@ class GroupProtocol(Generic[R]):
 
     type: ProtocolType
     embedded: EmbeddedProtocol[R]
-    assigner: GroupAssigner
+    assigner: ConsumerAssigner
 
 
 class ConsumerDriver(Generic[C]):

@@ -7,60 +7,19 @@ a rebalance. Must not know: how metadata is fetched, how an assignor decides.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from kohort.embedded.consumer import LeadersNote
-from kohort.embedded.deferral import NOTHING, Pending
+from kohort.embedded.deferral import NOTHING
 from kohort.member.effects import PerformAssignment
 from kohort.member.events import AssignmentFailed, AssignmentPerformed
 from kohort.model.errors import KohortError
-from kohort.model.ids import NO_MEMBER, GenerationId, MemberId, ProtocolName
+from kohort.model.ids import NO_MEMBER, GenerationId, MemberId
 from kohort.model.instants import Instant, Millis, after, millis_between, sooner
-from kohort.model.join import JoinedMember
+from kohort.policies.consumer_groups import ConsumerAssigner
 from kohort.policies.losses import LeaderMemory, Moment
-from kohort.policies.spec import AssignAgain, EncodedPlan, Racks
-
-
-class GroupAssigner(Protocol):
-    """Decides for a whole group: `policies.consumer_groups.ConsumerAssigner` fits."""
-
-    def topics(self, protocol_name: ProtocolName, metadata: Sequence[bytes]) -> frozenset[str]:
-        """The topics that any member wants: the decision needs their partition counts."""
-        ...
-
-    def assign(
-        self,
-        protocol_name: ProtocolName,
-        members: Sequence[JoinedMember],
-        partitions: Mapping[str, int],
-        moment: Moment,
-    ) -> EncodedPlan:
-        """An assignment for every member; topics without a count do not exist (yet)."""
-        ...
-
-    def pending(self, assignment: bytes) -> Pending:
-        """The pending work in an assignment."""
-        ...
-
-    def withheld(
-        self,
-        protocol_name: ProtocolName,
-        members: Sequence[JoinedMember],
-        plan: Mapping[MemberId, bytes],
-        partitions: Mapping[str, int],
-    ) -> Mapping[MemberId, int]:
-        """For each member, the number of its partitions that the plan assigns to nobody, if any."""
-        ...
-
-    def noted(self, assignment: bytes, note: LeadersNote) -> bytes:
-        """A static member's assignment with a note from its leader."""
-        ...
-
-    def note(self, assignment: bytes) -> LeadersNote | None:
-        """The note in an assignment; None if there is none."""
-        ...
+from kohort.policies.spec import AssignAgain, Racks
 
 
 @dataclass(slots=True)
@@ -91,7 +50,7 @@ class LeaderDuties:
 
     def __init__(
         self,
-        assigner: GroupAssigner,
+        assigner: ConsumerAssigner,
         *,
         max_age_ms: Millis,
         missing_refresh_ms: Millis,

@@ -23,7 +23,7 @@ from kohort.engine.connections import (
     Role,
     RouterSettings,
 )
-from kohort.engine.leader_duties import GroupAssigner, LeaderDuties
+from kohort.engine.leader_duties import LeaderDuties
 from kohort.engine.member_offsets import fetch_request, fetched
 from kohort.engine.member_outputs import (
     MetadataChanged,
@@ -70,6 +70,7 @@ from kohort.model.errors import ErrorCode, InvariantViolation
 from kohort.model.ids import NO_GENERATION, NO_MEMBER, GenerationId, MemberId, TopicPartition
 from kohort.model.instants import Instant, Millis, sooner
 from kohort.model.positions import Position
+from kohort.policies.consumer_groups import ConsumerAssigner
 from kohort.wire.member_requests import request_class, to_event, to_message
 from kohort.wire.messages.k09_offset_fetch import OffsetFetchRequest
 from kohort.wire.messages.k11_join_group import JoinGroupRequest
@@ -101,7 +102,7 @@ class MemberEngine(ClusterEngine):
         bootstrap: Sequence[tuple[str, int]],
         *,
         entropy: Entropy,
-        assigner: GroupAssigner | None = None,
+        assigner: ConsumerAssigner | None = None,
         settings: EngineSettings | None = None,
     ) -> None:
         settings = settings or EngineSettings()

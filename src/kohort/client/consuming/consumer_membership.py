@@ -1,12 +1,14 @@
-"""The membership of a consumer: rebalances, drains, warm copies, health.
+"""The membership of a consumer: subscriptions, rebalances, drains, warm copies, health, leaving.
 
-In: calls of the application. Out: orders to the driver, the status and the metrics. Must not know:
-listeners, the delivery of records.
+In: topics, patterns, listeners and calls of the application. Out: orders to the driver and the poll
+loop, the status and the metrics. Must not know: the delivery of records, the end of the consumer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import re
+import time
+from collections.abc import Collection, Iterable
 
 from kohort.client import arguments
 from kohort.client.arguments import PartitionLike
@@ -15,14 +17,24 @@ from kohort.client.connections.client_loop import monotonic_now
 from kohort.client.connections.driver_thread import DriverThread
 from kohort.client.consuming.consumer_positions import ConsumerPositions
 from kohort.client.consuming.poll_loop import PollLoop
-from kohort.client.errors import WrongUse
+from kohort.client.consuming.steps import Steps, run
+from kohort.client.consuming.topic_patterns import TopicNames, TopicPattern
+from kohort.client.errors import ClientError, RequestTimedOut, WrongUse
+from kohort.client.listeners import PartitionsCallback, RebalanceListener, listener_of
 from kohort.client.recording import ConsumerRecorder
 from kohort.client.status import MemberStatus, waits_in
 from kohort.consumer.core import ConsumerCore
-from kohort.consumer.events import Drain, ReportCold, ReportWarm
+from kohort.consumer.events import (
+    Assign,
+    Drain,
+    ReportCold,
+    ReportWarm,
+    Subscribe,
+    Unsubscribe,
+)
 from kohort.embedded.deferral import Wait
 from kohort.member.events import RequestRejoin
-from kohort.model.ids import TopicPartition
+from kohort.model.ids import Token, TopicPartition
 
 
 class ConsumerMembership(ConsumerPositions):
@@ -47,6 +59,146 @@ class ConsumerMembership(ConsumerPositions):
         self._topics: frozenset[str] = frozenset()
         self._by_hand: frozenset[TopicPartition] = frozenset()
         """The partitions of ``assign``."""
+        self._pattern: TopicPattern | None = None
+        self._names: TopicNames | None = None
+        self._loop.on_look = self._look_for_topics
+        self._leaving = Token(0)
+        """The number of attempts to leave the group."""
+        self._listener: RebalanceListener = RebalanceListener()
+
+    def subscribe(
+        self,
+        topics: Iterable[str] | re.Pattern[str],
+        listener: RebalanceListener | None = None,
+        *,
+        on_assign: PartitionsCallback | None = None,
+        on_revoke: PartitionsCallback | None = None,
+        on_lost: PartitionsCallback | None = None,
+        on_prepare: PartitionsCallback | None = None,
+        on_discard: PartitionsCallback | None = None,
+    ) -> None:
+        """Share these topics with the group; replaces an earlier subscription.
+
+        Returns at once; joining goes on in the background, partitions come with later polls.
+
+        Args:
+            topics: names. Topics that do not exist yet are taken up when they do; until then the
+                log warns of them. Or a pattern, which must match whole names, as in the Java
+                client: new topics are taken up within ``metadata.max.age.ms``, internal ones never.
+                The consumer joins its group when the first topic matches.
+            listener: called for assigned, revoked and lost partitions, inside poll.
+            on_assign: a function of (consumer, partitions), in place of a listener.
+            on_revoke: the same.
+            on_lost: the same; without this function a loss calls ``on_revoke``.
+            on_prepare: the same, for partitions that will come, see ``report_warm``.
+            on_discard: the same, for partitions that will not come after all.
+
+        Raises:
+            WrongUse: no topic, a single string, or both a listener and functions.
+            TypeError: a topic or a pattern is no string, a callback is no function, or a listener
+                has a misspelt method.
+        """
+        wanted = topics if isinstance(topics, re.Pattern) else arguments.topics(topics)
+        if isinstance(wanted, re.Pattern):
+            arguments.text(wanted.pattern, "a pattern of topics")
+        chosen = listener_of(
+            listener,
+            on_assign=on_assign,
+            on_revoke=on_revoke,
+            on_lost=on_lost,
+            on_prepare=on_prepare,
+            on_discard=on_discard,
+        )
+        with self._alone():
+            self._check_group("subscribe()")
+            # The second case: assign([]) was cancelled, or it took too long.
+            if self._by_hand or (self._loop.assigned and self._thread.driver.core.without_group):
+                raise WrongUse(
+                    "assign([]) first, and wait for its end: this consumer reads partitions "
+                    "without a group"
+                )
+            settings = self._settings
+            if isinstance(wanted, re.Pattern):
+                age_ms = settings.metadata_max_age_ms
+                self._pattern, self._names = TopicPattern(wanted, self._thread, age_ms), None
+            else:
+                self._pattern = None
+                self._share(wanted)
+                self._names = TopicNames(wanted, self._thread, settings)
+            self._listener, self._loop.fatal = chosen, None
+            self._loop.subscribed = True
+
+    def _share(self, topics: frozenset[str]) -> None:
+        if self._recorder is not None:
+            self._recorder.subscribed(topics)
+        # Wait: the next poll must not report a revocation that this makes needless.
+        self._thread.handled(Subscribe(topics=topics))
+        self._topics = topics
+
+    def _look_for_topics(self) -> None:
+        if self._names is not None:
+            self._names.look()
+        found = None if self._pattern is None else self._pattern.look()
+        if found is not None:
+            self._share(found)
+
+    def assign(self, partitions: Collection[PartitionLike]) -> None:
+        """Read exactly these partitions, without a membership; replaces an earlier assignment.
+
+        No rebalance ever takes them away, and no listener is called. Reading begins at the
+        committed offsets, or by ``auto.offset.reset``; partitions that stay are read on. Without a
+        ``group.id`` nothing is committed. An empty assignment gives everything up. The log warns of
+        partitions that do not exist.
+
+        Raises:
+            WrongUse: this consumer is subscribed, or a listener calls.
+            RequestTimedOut: the commit for partitions that are given up took too long.
+        """
+        wanted = arguments.partitions(partitions)
+        with self._alone():
+            self._loop.check_outside_callback()
+            if self._topics or self._pattern:
+                raise WrongUse("unsubscribe() first: the group assigns partitions to this consumer")
+            run(self._assigning(wanted, self._api_timeout_s()))
+
+    def _assigning(
+        self, wanted: frozenset[TopicPartition], timeout: float, *, commit: bool = True
+    ) -> Steps:
+        deadline = time.monotonic() + timeout
+        self._by_hand, self._listener = wanted, RebalanceListener()
+        names = {tp.topic for tp in wanted}
+        self._names = TopicNames(names, self._thread, self._settings, wanted) if names else None
+        self._thread.handled(Assign(partitions=wanted))
+        self._loop.subscribed, self._loop.fatal = bool(wanted), None
+        while True:
+            try:
+                yield from self._loop.working_off(commit=commit)
+            except ClientError as error:
+                self._loop.raise_later = error  # about a partition; the next poll raises it
+            if self._loop.assigned == wanted:
+                return
+            if time.monotonic() >= deadline:
+                raise RequestTimedOut(f"giving partitions up took longer than {timeout:g} s")
+            yield None
+
+    def unsubscribe(self) -> None:
+        """Call the listener for all partitions, commit positions, and leave the group.
+
+        Ends an ``assign``, too.
+
+        Raises:
+            RequestTimedOut: this took longer than ``default.api.timeout.ms``.
+            WrongUse: a listener calls.
+        """
+        with self._alone():
+            self._loop.check_outside_callback()
+            run(self._unsubscribing())
+
+    def subscription(self) -> frozenset[str]:
+        """The topics of the subscription; for a pattern the topics that match."""
+        return self._topics
+
+    # -- rebalances and health --------------------------------------------------------------------
 
     def assignment(self) -> frozenset[TopicPartition]:
         """The assigned partitions, by the callbacks so far."""
@@ -133,3 +285,35 @@ class ConsumerMembership(ConsumerPositions):
             "assigned-partitions": len(self._loop.assigned),
             **self._thread.keeper.meter.numbers(now),
         }
+
+    # -- leaving ----------------------------------------------------------------------------------
+
+    def _unsubscribing(self) -> Steps:
+        if self._by_hand:
+            return self._assigning(frozenset(), self._api_timeout_s())
+        return self._leaving_group("the application unsubscribed", self._api_timeout_s())
+
+    def _leaving_group(self, reason: str, timeout: float, *, commit: bool = True) -> Steps:
+        deadline = time.monotonic() + timeout
+        self._topics, self._pattern, self._names = frozenset(), None, None
+        self._loop.subscribed = False
+        self._leaving = Token(self._leaving + 1)
+        self._thread.handle(Unsubscribe(token=self._leaving, reason=reason))
+        first: Exception | None = None
+        # With asyncio the application may subscribe meanwhile: then no answer comes.
+        while not (self._topics or self._is_out()):
+            try:
+                yield from self._loop.working_off(commit=commit, closing=True)
+            except Exception as error:
+                first = first or error
+            if time.monotonic() >= deadline:
+                raise RequestTimedOut(f"leaving the group took longer than {timeout:g} s")
+            if not self._is_out() and not self._thread.driver.due:
+                yield None
+        self._loop.async_commits.acknowledge()
+        if first is not None:
+            raise first
+
+    def _is_out(self) -> bool:
+        """Whether the consumer is in no group: it never subscribed, or it left in order."""
+        return not self._topics and self._loop.left == self._leaving
