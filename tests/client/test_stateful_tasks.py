@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import socket
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -22,7 +23,7 @@ from tests.waiting import until
 
 from kohort.broker.embedded import EmbeddedBroker
 from kohort.client.config import parse_client_settings
-from kohort.client.errors import WrongUse
+from kohort.client.errors import ClientError, WrongUse
 from kohort.client.tasks.changelog import ChangelogRecord, batch, claim
 from kohort.client.tasks.copies import Copies
 from kohort.client.tasks.stateful_tasks import StatefulTasks
@@ -255,3 +256,31 @@ def test_a_restore_shows_its_progress(words: Words, monkeypatch: pytest.MonkeyPa
     free.set()
     until(lambda: len(words.owned(second)) == PARTITIONS, "the restore is over")
     assert restoring() == []
+
+
+def test_the_changelog_is_made_over_connections_with_the_security_of_the_settings(
+    tmp_path: Path,
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        settings = {
+            "bootstrap.servers": f"127.0.0.1:{listener.getsockname()[1]}",
+            "group.id": "g",
+            "security.protocol": "SSL",
+            "socket.connection.setup.timeout.ms": 1_000,
+        }
+        tasks = StatefulTasks(settings, "t", lambda task, record: None, state_dir=tmp_path)
+        raised: list[BaseException] = []
+        thread = threading.Thread(target=lambda: raised.append(failure_of_run(tasks)))
+        thread.start()
+        listener.settimeout(10)
+        connection, _ = listener.accept()
+        with connection:
+            assert connection.recv(1) == b"\x16", "expected a TLS handshake"
+        thread.join(30)
+        assert isinstance(raised[0], ClientError)
+
+
+def failure_of_run(tasks: StatefulTasks) -> BaseException:
+    with pytest.raises(ClientError) as raised:
+        tasks.run()
+    return raised.value

@@ -170,7 +170,7 @@ class StatefulTasks:
         self._began = True
         with ExitStack() as stack:
             self._lock_folder(stack)
-            with Admin(bootstrap_servers=self._settings.bootstrap_servers) as admin:
+            with Admin(self._settings) as admin:
                 make_changelog(admin, self._topic, self._changelog)
             self._writer = ChangelogWriter(self._settings)
             stack.callback(self._writer.close)
