@@ -120,7 +120,8 @@ def test_a_changelog_with_records_of_another_program_ends_the_run(words: Words) 
     words.ended(words.start("a"))
     (error,) = words.failures
     assert isinstance(error, ProtocolError)
-    assert f"{words.changelog}-3: the record at offset 0 is none of a changelog" in str(error)
+    expected = f"{words.changelog}-3: the record at offset 0 does not belong to a changelog"
+    assert expected in str(error)
 
 
 def test_a_cut_off_changelog_is_read_from_its_first_record(words: Words) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kohort.fetch.range_reader import RangeReader
-from kohort.fetch.requests import FetchOptions, Patience, Remedy, fetch_request
+from kohort.fetch.requests import FetchOptions, FetchWaits, Remedy, fetch_request
 from kohort.fetch.sections import Damaged
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import TopicPartition
@@ -122,15 +122,15 @@ def test_a_full_partition_is_fetched_on_until_a_fourth_of_the_limit_waits() -> N
 
 
 def test_a_node_waits_shortly_while_full_partitions_are_left_out() -> None:
-    patience = Patience(50)
-    assert patience.wait_ms("n", leaves_out=False) == 50
-    assert [patience.wait_ms("n", leaves_out=True) for _ in range(4)] == [10, 20, 40, 50]
-    assert patience.wait_ms("m", leaves_out=True) == 10
-    patience.restart("n")
-    assert patience.wait_ms("n", leaves_out=True) == 10
-    assert patience.wait_ms("n", leaves_out=False) == 50
-    assert patience.wait_ms("n", leaves_out=True) == 10
-    assert Patience(5).wait_ms("n", leaves_out=True) == 5
+    waits = FetchWaits(50)
+    assert waits.wait_ms("n", leaves_out=False) == 50
+    assert [waits.wait_ms("n", leaves_out=True) for _ in range(4)] == [10, 20, 40, 50]
+    assert waits.wait_ms("m", leaves_out=True) == 10
+    waits.restart("n")
+    assert waits.wait_ms("n", leaves_out=True) == 10
+    assert waits.wait_ms("n", leaves_out=False) == 50
+    assert waits.wait_ms("n", leaves_out=True) == 10
+    assert FetchWaits(5).wait_ms("n", leaves_out=True) == 5
 
 
 def test_answers_that_wait_or_may_come_fill_the_limit() -> None:

@@ -36,7 +36,7 @@ class FetchOptions:
 _SHORTEST_WAIT_MS: Final = 10
 
 
-class Patience:
+class FetchWaits:
     """How long a node may wait for records, by node.
 
     A node answers the requests of a connection one after another. So a partition that had enough

@@ -36,13 +36,13 @@ T = TypeVar("T")
 _READ_BYTES: Final = 1 << 18
 """Fits into the processor's second cache. Smaller reads cost more calls (ADR 0112)."""
 _LOW_WATER: Final = 1 << 18
-"""The kernel reports a socket as readable only with this many bytes of a large answer: each report
-costs a turn of the loop."""
+"""While a large answer arrives, the kernel reports the socket as readable only after this many
+bytes, because each report costs a turn of the loop."""
 _READS: Final = 16
 _IDLE_S: Final = 3_600.0
 _STALL_MICROS: Final = 2 * MICROS_PER_SECOND
-"""A wake-up that comes so much too late means that the process was stopped, not that it is busy:
-all deadlines move, instead of being missed at once."""
+"""If the loop wakes up later than planned by this time, the process was stopped. Then all deadlines
+move by the delay, so that none of them is missed."""
 
 _PAUSE_MICROS: Final = 100_000
 """Shorter pauses between two calls of ``run_until`` count as the engine's time."""
@@ -54,7 +54,7 @@ def monotonic_now() -> Instant:
 
 
 class Engine(Protocol):
-    """The engine of the loop: ``ClusterEngine`` or an engine around one explains the calls."""
+    """The engine of the loop; `ClusterEngine` and the engines that hold one document the calls."""
 
     def connected(self, conn: ConnectionId, now: Instant) -> list[Output]: ...  # noqa: D102
     def received(  # noqa: D102
@@ -98,7 +98,7 @@ class _Order:
 
 
 @dataclass(slots=True, eq=False)
-class _Line:
+class _OpenConnection:
     """An open connection."""
 
     conn: ConnectionId
@@ -106,7 +106,7 @@ class _Line:
     watched: int = 0
     """The events for which the socket is registered."""
     low_water: int = 1
-    """The bytes with which the socket is readable."""
+    """The socket counts as readable when it has this many bytes."""
     out: deque[memoryview] = field(default_factory=deque)
 
 
@@ -114,7 +114,7 @@ class ClientLoop:
     """Runs an engine, on a thread (``start``) or in the caller's (``run_until``).
 
     Args:
-        engine: nobody else may call it.
+        engine: only this loop may call the engine.
         owner: gets all outputs that are not about connections.
         name: the thread's.
         transport: how the sockets are secured.
@@ -135,11 +135,11 @@ class ClientLoop:
         self._name = name
         self._transport = transport or Transport()
         self._room = room
-        self._lines: dict[ConnectionId, _Line] = {}
+        self._open_connections: dict[ConnectionId, _OpenConnection] = {}
         self._openings: dict[ConnectionId, Opening] = {}
         self._buffer = memoryview(bytearray(_READ_BYTES))
         self._orders: deque[_Order] = deque()
-        # A handler of a signal may post while the same thread posts.
+        # A signal handler may call ``post`` while its thread is in ``post``.
         self._lock = threading.RLock()
         self._paused_at = Instant(0)
         self._stopping = False
@@ -162,8 +162,8 @@ class ClientLoop:
         self._open()
         now = monotonic_now()
         if now - self._paused_at > _PAUSE_MICROS:
-            # The engine's time stands still between two calls: a caller that comes late for an
-            # answer gets the answer, not a timeout. A turn notices connections that ended.
+            # The time between two calls does not count for the engine: a caller that asks late for
+            # an answer gets the answer, not a timeout. A turn notices connections that ended.
             self._carry_out(self._engine.stalled(now - self._paused_at, now))
             self._turn(0.0)
         result, outputs = order(monotonic_now())
@@ -258,7 +258,7 @@ class ClientLoop:
             if isinstance(key.data, ReadableEvent):
                 key.data.clear()
             elif isinstance(key.data, Opening):
-                self._go_on(key.data, key.fileobj)  # type: ignore[arg-type]
+                self._continue_opening(key.data, key.fileobj)  # type: ignore[arg-type]
             else:
                 self._serve(key.data, events)
         while self._orders:
@@ -301,7 +301,7 @@ class ClientLoop:
                 case Transmit():
                     self._transmit(output)
                 case Close():
-                    self._drop(output.conn)
+                    self._close_connection(output.conn)
                 case _:
                     for_owner.append(output)
 
@@ -312,8 +312,8 @@ class ClientLoop:
         for order in orders:
             if order.future is not None:
                 order.future.set_exception(Closed("the client was closed meanwhile"))
-        for conn in [*self._openings, *self._lines]:
-            self._drop(conn)
+        for conn in [*self._openings, *self._open_connections]:
+            self._close_connection(conn)
         if self._awake is not None:
             self._selector.close()
             self._awake.close()
@@ -360,7 +360,7 @@ class ClientLoop:
         else:
             threading.Thread(target=resolve, name=f"{self._name}-dns", daemon=True).start()
 
-    def _go_on(self, opening: Opening, sock: socket.socket) -> None:
+    def _continue_opening(self, opening: Opening, sock: socket.socket) -> None:
         if opening.conn not in self._openings:
             return
         connected = opening.go_on(sock, monotonic_now())
@@ -369,12 +369,12 @@ class ClientLoop:
                 self._fail(opening)
             return
         del self._openings[opening.conn]
-        line = self._lines[opening.conn] = _Line(opening.conn, connected)
+        line = self._open_connections[opening.conn] = _OpenConnection(opening.conn, connected)
         self._watch(line)
         self._carry_out(self._engine.connected(line.conn, monotonic_now()))
 
     def _fail(self, opening: Opening) -> None:
-        self._drop(opening.conn)
+        self._close_connection(opening.conn)
         self._carry_out(
             self._engine.lost(opening.conn, monotonic_now(), opening.failure, opening.loss)
         )
@@ -382,28 +382,28 @@ class ClientLoop:
     # -- open connections -------------------------------------------------------------------------
 
     def _transmit(self, wish: Transmit) -> None:
-        line = self._lines.get(wish.conn)
+        line = self._open_connections.get(wish.conn)
         if line is not None:
             line.out.append(memoryview(wish.data))
             self._flush(line)
 
-    def _drop(self, conn: ConnectionId) -> None:
+    def _close_connection(self, conn: ConnectionId) -> None:
         if opening := self._openings.pop(conn, None):
             opening.close()
-        if line := self._lines.pop(conn, None):
+        if line := self._open_connections.pop(conn, None):
             with suppress(KeyError, ValueError):
                 self._selector.unregister(line.sock)
             line.sock.close()
 
-    def _serve(self, line: _Line, events: int) -> None:
+    def _serve(self, line: _OpenConnection, events: int) -> None:
         if events & selectors.EVENT_WRITE:
             self._flush(line)
-        if events & selectors.EVENT_READ and line.conn in self._lines:
+        if events & selectors.EVENT_READ and line.conn in self._open_connections:
             self._read(line)
 
-    def _read(self, line: _Line) -> None:
-        # A large answer comes in many pieces; each read of its own would cost a turn of the loop.
-        # A TLS socket must be read until nothing is left: the selector does not see its own buffer.
+    def _read(self, line: _OpenConnection) -> None:
+        # A large answer comes in many pieces: one turn of the loop reads several of them.
+        # A TLS socket must be read until nothing is left: the selector does not see the TLS buffer.
         tls = self._transport.tls is not None
         for turn in count(1):
             room = self._room(line.conn)
@@ -412,31 +412,34 @@ class ClientLoop:
             try:
                 size = line.sock.recv_into(room)
             except WOULD_BLOCK:
-                self._expect(line)
+                self._set_low_water(line)
                 return
             except OSError as error:
-                self._lose(line, *failure_of(error))
+                self._report_loss(line, *failure_of(error))
                 return
             if not size:
-                self._lose(line, "the other side closed the connection")
+                self._report_loss(line, "the other side closed the connection")
                 return
             self._carry_out(self._engine.received(line.conn, room[:size], monotonic_now()))
-            if line.conn not in self._lines:
+            if line.conn not in self._open_connections:
                 return
             if not tls and (size < len(room) or turn == _READS):
-                self._expect(line)
+                self._set_low_water(line)
                 return
 
-    def _expect(self, line: _Line) -> None:
-        """Wait for more than a byte while a large answer is under way, except with TLS."""
+    def _set_low_water(self, line: _OpenConnection) -> None:
+        """Set the number of bytes that make the socket readable: more than one for a large answer.
+
+        With TLS the number is always one.
+        """
         room = self._room(line.conn) if self._transport.tls is None else None
         low_water = 1 if room is None else min(len(room), _LOW_WATER)
         if low_water != line.low_water:
             line.low_water = low_water
             line.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, low_water)
 
-    def _flush(self, line: _Line) -> None:
-        if line.conn not in self._lines:
+    def _flush(self, line: _OpenConnection) -> None:
+        if line.conn not in self._open_connections:
             return
         try:
             while line.out:
@@ -452,12 +455,12 @@ class ClientLoop:
             line.out.clear()  # reading reports the end, after all bytes that came before the end
         self._watch(line)
 
-    def _watch(self, line: _Line) -> None:
+    def _watch(self, line: _OpenConnection) -> None:
         events = selectors.EVENT_READ | (selectors.EVENT_WRITE if line.out else 0)
         if events != line.watched:
             line.watched = events
             self._selector.modify(line.sock, events, line)
 
-    def _lose(self, line: _Line, reason: str, loss: Loss = Loss.BROKEN) -> None:
-        self._drop(line.conn)
+    def _report_loss(self, line: _OpenConnection, reason: str, loss: Loss = Loss.BROKEN) -> None:
+        self._close_connection(line.conn)
         self._carry_out(self._engine.lost(line.conn, monotonic_now(), reason, loss))

@@ -38,16 +38,16 @@ from kohort.wire.messages import k03_metadata, k10_find_coordinator
 T = TypeVar("T")
 
 
-class FailedForGood(Exception):
-    """Carries an error that must not be retried although its code is a retriable one."""
+class NotRetried(Exception):
+    """Carries an error that must not be retried here, although its code is retriable."""
 
     def __init__(self, error: RequestFailed) -> None:
         super().__init__(str(error))
         self.error = error
 
 
-class Patience:
-    """How long a call is repeated, and the waits between two tries.
+class RetryWaits:
+    """The deadline of a call with retries, and the wait before each retry.
 
     Until a broker was reached, ``socket.connection.setup.timeout.ms`` is the limit instead of
     ``default.api.timeout.ms``: the address is probably wrong.
@@ -58,17 +58,17 @@ class Patience:
     """
 
     def __init__(self, settings: ClientSettings, *, reached: bool) -> None:
-        patience_ms = settings.default_api_timeout_ms
+        limit_ms = settings.default_api_timeout_ms
         if not reached:
-            patience_ms = min(patience_ms, settings.socket_connection_setup_timeout_ms)
-        self.deadline = time.monotonic() + patience_ms / 1_000
+            limit_ms = min(limit_ms, settings.socket_connection_setup_timeout_ms)
+        self.deadline = time.monotonic() + limit_ms / 1_000
         """On ``time.monotonic``."""
         self._wait_s = settings.retry_backoff_ms / 1_000
         self._longest_s = settings.retry_backoff_max_ms / 1_000
 
     def wait_after(self, error: Exception) -> float:
-        """The seconds to wait before the next try; raises the error if there must be none."""
-        if isinstance(error, FailedForGood):
+        """The seconds to wait before the next try; raises the error if no try may follow."""
+        if isinstance(error, NotRetried):
             raise error.error from None
         wait = self._wait_s
         retriable = isinstance(error, ClientError) and error.retriable
@@ -127,16 +127,16 @@ class ClusterClient:
         self._loop.stop(0.0)
 
     def retry(self, ask: Callable[[float], T]) -> T:
-        """Call ``ask`` until it works, fails for good, or time is over (see `Patience`).
+        """Call ``ask`` until it works, fails for good, or time is over (see `RetryWaits`).
 
         ``ask`` gets the deadline, on ``time.monotonic``.
         """
-        patience = Patience(self._settings, reached=self.engine.reached)
+        waits = RetryWaits(self._settings, reached=self.engine.reached)
         while True:
             try:
-                return ask(patience.deadline)
+                return ask(waits.deadline)
             except Exception as error:
-                time.sleep(patience.wait_after(error))
+                time.sleep(waits.wait_after(error))
 
     # -- requests ---------------------------------------------------------------------------------
 
@@ -329,9 +329,9 @@ def check(code: int, about: str, message: str | None = None) -> None:
 
 
 def check_known(code: int, about: str, message: str | None = None) -> None:
-    """Like `check`, but a topic that does not exist is no temporary trouble."""
+    """Like `check`, but the error of a topic or partition that does not exist is not retried."""
     if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-        raise FailedForGood(RequestFailed(ErrorCode.of(code), about))
+        raise NotRetried(RequestFailed(ErrorCode.of(code), about))
     check(code, about, message)
 
 
@@ -339,7 +339,7 @@ def check_leaders(answer: Any, partitions: Collection[TopicPartition]) -> None:
     """Check by an answer of Metadata that these partitions exist and have leaders.
 
     Raises:
-        FailedForGood: one does not exist.
+        NotRetried: one does not exist.
         RequestFailed: one has no leader at present, or a topic is refused.
     """
     leaders: dict[TopicPartition, int] = {}
@@ -366,7 +366,7 @@ def note_offsets(answer: Any, found: dict[TopicPartition, OffsetDescription]) ->
 
 
 def note_epoch_ends(answer: Any, found: dict[TopicPartition, int]) -> None:
-    """Add the ends of a leader's answer, -1 for an unknown epoch; raises as ``note_offsets``."""
+    """Add the ends of a leader's answer, -1 for an unknown epoch; raises like ``note_offsets``."""
     for topic in answer.topics:
         for p in topic.partitions:
             tp = TopicPartition(topic.topic, p.partition)

@@ -73,8 +73,8 @@ def protocol_of(settings: ClientSettings) -> GroupProtocol[TopicPartition]:
     """The consumer protocol with these settings.
 
     Raises:
-        ConfigError: an assignor is unknown, or the file of the identity cannot be read, or no topic
-            has state, and standbys are asked for.
+        ConfigError: an assignor is unknown, the file of the identity cannot be read, or standbys
+            are asked for although no topic has state.
     """
     if settings.kohort_standby_replicas and not settings.stateful_topics:
         raise ConfigError(
@@ -108,8 +108,8 @@ def member_engine(
     Args:
         settings: bootstrap servers, ``group.id`` and timeouts.
         protocol: the kind of the group.
-        notes: takes note of the member's requests.
-        busy_with: tells what the application does when it does not poll.
+        notes: records the member's requests.
+        busy_with: returns what the application does while it does not poll.
 
     Raises:
         ConfigError: no group id or no bootstrap server.
@@ -145,7 +145,7 @@ class DriverThread(Generic[C]):
     """Runs a driver on a thread, which the first use starts.
 
     Args:
-        driver: used by the thread alone, except attributes that other threads may read.
+        driver: only this thread calls the driver. Other threads may read some attributes.
         settings: timeouts, and the group's id for messages.
         keeper: gets the driver's facts.
         on_turn: called on the driver's thread when something may have changed.
@@ -167,13 +167,13 @@ class DriverThread(Generic[C]):
         self._on_turn = on_turn
         self._transport = transport_of(settings)
         self._futures: dict[RequestId, tuple[Future[Any], Callable[[Any], Any]]] = {}
-        # A handler of a signal may call while the same thread calls.
+        # A signal handler may call a method while its thread is in the same method.
         self._starting = threading.RLock()
         self._stopped = self._forked = False
         self._leave_by: Instant | None = None
-        """When the thread ends at the latest, if the member leaves at once."""
+        """After ``leave``: the latest end of the thread."""
         self.has_left = threading.Event()
-        """Set after ``leave`` when the group answered, or time is over."""
+        """Set after ``leave``, when the coordinator answered or `LEAVE_S` is over."""
         self._loop: ClientLoop | None = None
         watch(self)
 
@@ -201,7 +201,7 @@ class DriverThread(Generic[C]):
 
         Raises:
             Closed: as ``handle``.
-            RequestTimedOut: the driver's thread did not come to the event in time.
+            RequestTimedOut: the driver's thread did not take the event in time.
         """
         self.wait(self._running().call(lambda now: (None, self.driver.handle(event, now))))
 
@@ -210,8 +210,8 @@ class DriverThread(Generic[C]):
 
         Args:
             ask: one of the driver's requests, for the present instant.
-            read: makes the future's result of the answer without an error, or raises; or returns
-                ``UNFINISHED`` to read the next answer, too.
+            read: makes the future's result from an answer without an error, or raises. ``read``
+                returns ``UNFINISHED`` if another answer to the request must come.
 
         Raises:
             Closed: as ``handle``.
@@ -279,8 +279,8 @@ class DriverThread(Generic[C]):
     def leave(self, reason: str) -> None:
         """Leave the group at once, although the application has not given everything up.
 
-        Returns at once, and nothing may be called afterwards but ``stop``. The thread ends when the
-        group has answered, at the latest after ``LEAVE_S``; then ``has_left`` is set.
+        Returns at once. Afterwards only ``stop`` may be called. The thread ends when the
+        coordinator has answered, at the latest after ``LEAVE_S``; then ``has_left`` is set.
         """
 
         def order(now: Instant) -> list[Output]:
@@ -372,10 +372,10 @@ def without_group(settings: ClientSettings) -> ClientSettings:
     """The settings of a consumer that only reads assigned partitions, and commits nothing.
 
     Raises:
-        ConfigError: the settings ask for a history, which is one of a group.
+        ConfigError: the settings ask for a history, and there is no group to record.
     """
     if settings.kohort_history_file:
-        raise ConfigError("kohort.history.file needs group.id: a history is one of a group")
+        raise ConfigError("kohort.history.file needs group.id: a history describes a group")
     return replace(settings, group_id=f"{settings.client_id}, no group", enable_auto_commit=False)
 
 

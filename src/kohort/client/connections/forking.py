@@ -4,7 +4,7 @@ In: objects with threads or sockets. Out: a call of each one in the child. Must 
 objects.
 
 A fork copies no thread and shares every socket. So a consumer that was made before must not be used
-in the child: its calls would wait for threads that do not exist, or speak on the parent's sockets.
+in the child: its calls would wait for threads that do not exist, or use the parent's sockets.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from weakref import WeakSet
 LOG: Final = logging.getLogger(__name__)
 
 FORKED: Final = (
-    "made in the parent process, before os.fork(): make a new one in this process. The parent's "
-    "one is not harmed; its records and commits are the parent's"
+    "made in the parent process, before os.fork(): make a new one in this process. The object in "
+    "the parent process still works; its records and commits belong to the parent process"
 )
 
 
@@ -26,7 +26,7 @@ class Forkable(Protocol):
     """An object that cannot be used in a child process."""
 
     def _after_fork(self) -> None:
-        """This is the child: refuse every further call."""
+        """Refuse every further call, because this process is the child."""
         ...
 
 
@@ -38,7 +38,7 @@ def watch(made: Forkable) -> None:
     _alive.add(made)
 
 
-def _tell() -> None:
+def _call_in_child() -> None:
     for each in list(_alive):
         try:
             each._after_fork()
@@ -46,4 +46,4 @@ def _tell() -> None:
             LOG.exception("%r cannot be told that this process is a child", each)
 
 
-os.register_at_fork(after_in_child=_tell)
+os.register_at_fork(after_in_child=_call_in_child)

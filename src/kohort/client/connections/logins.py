@@ -30,7 +30,7 @@ class PlainLogin:
         return f"\0{self._user}\0{self._password}".encode()
 
     def answer(self, challenge: bytes) -> bytes | None:
-        """Nothing more to say."""
+        """None: PLAIN has one message only."""
         del challenge
         return None
 
@@ -51,7 +51,7 @@ class ScramLogin:
             self._client = scramp.ScramClient([mechanism], user, password)
         except scramp.ScramException as error:
             raise _refusal(mechanism, error) from None
-        self._answers: list[Callable[[str], bytes | None]] = [self._final, self._prove]
+        self._answers: list[Callable[[str], bytes | None]] = [self._proof, self._check_broker]
 
     def first(self) -> bytes:
         """The user, and a number that was drawn for this login."""
@@ -59,7 +59,7 @@ class ScramLogin:
         return first.encode()
 
     def answer(self, challenge: bytes) -> bytes | None:
-        """The proof of this side; at the end the check of the other side's proof."""
+        """The proof of this client; after it, None if the broker's proof is right."""
         if not self._answers:
             raise AuthenticationError(f"the broker goes on with {self.mechanism} after its end")
         try:
@@ -67,12 +67,12 @@ class ScramLogin:
         except self._refusals as error:
             raise _refusal(self.mechanism, error) from None
 
-    def _final(self, challenge: str) -> bytes:
+    def _proof(self, challenge: str) -> bytes:
         self._client.set_server_first(challenge)
         final: str = self._client.get_client_final()
         return final.encode()
 
-    def _prove(self, challenge: str) -> None:
+    def _check_broker(self, challenge: str) -> None:
         self._client.set_server_final(challenge)
 
 
@@ -94,7 +94,7 @@ class BearerLogin:
         return f"n,,{_KVSEP}{_KVSEP.join(fields)}{_KVSEP}{_KVSEP}".encode()
 
     def answer(self, challenge: bytes) -> bytes | None:
-        """Ask for the error if the broker tells that there is one."""
+        """The request for the reason if the broker refuses the token; None otherwise."""
         return _KVSEP.encode() if challenge else None
 
 

@@ -122,7 +122,7 @@ class Opening:
     Args:
         conn: the engine's number of the connection.
         host: a name or an address.
-        transport: see there.
+        transport: how the socket is secured.
         selector: the loop's; sockets are registered with this object as their data.
     """
 
@@ -147,7 +147,8 @@ class Opening:
 
     def found(self, addresses: Sequence[Address], now: Instant) -> None:
         """The addresses of the host are known."""
-        # Families take turns, so that one that leads nowhere delays little (RFC 8305).
+        # IPv6 and IPv4 addresses take turns: if one family does not work, the delay is short
+        # (RFC 8305).
         preferred = [a for a in addresses if a[0] == addresses[0][0]]
         others = [a for a in addresses if a[0] != addresses[0][0]]
         pairs = chain.from_iterable(zip_longest(preferred, others))
@@ -185,9 +186,9 @@ class Opening:
         return bool(self._attempts)
 
     def go_on(self, sock: socket.socket, now: Instant) -> socket.socket | None:
-        """An event of a socket: returns the connected socket when that is there.
+        """Handle an event of a socket; return the connected socket, or None if there is none yet.
 
-        ``over`` tells whether none can come any more.
+        If ``over`` is true afterwards, every attempt failed.
         """
         if sock not in self._attempts:
             return None
@@ -212,7 +213,7 @@ class Opening:
             )
         except (OSError, ValueError) as error:  # the connection ended meanwhile
             sock.close()
-            self._not_refused()
+            self._note_other_failure()
             self.failure = f"it ended the TLS handshake ({error})"
             return None
         self._attempts.append(secured)
@@ -253,15 +254,15 @@ class Opening:
             self._selector.unregister(sock)
         sock.close()
 
-    def _not_refused(self) -> None:
-        """An attempt failed in another way than by a refusal; a denial stays the cause."""
+    def _note_other_failure(self) -> None:
+        """Note that an attempt failed, and was not refused. `Loss.DENIED` is kept."""
         if self.loss is Loss.REFUSED:
             self.loss = Loss.BROKEN
 
     def _note(self, number: int) -> None:
         """An attempt failed with this ``errno``."""
         if number != errno.ECONNREFUSED:
-            self._not_refused()
+            self._note_other_failure()
         self.failure = os.strerror(number).lower()
 
 

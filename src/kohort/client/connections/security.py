@@ -35,11 +35,11 @@ class SecuritySettings:
     ssl_ca_location: str = word(
         "", (), "PEM file or folder of the trusted certificates; the system's if empty."
     )
-    ssl_ca_pem: str = word("", (), "The same as a text.")
+    ssl_ca_pem: str = word("", (), "The trusted certificates as PEM text.")
     ssl_certificate_location: str = word("", (), "PEM file of this client's certificate.")
-    ssl_certificate_pem: str = word("", (), "The same as a text.")
+    ssl_certificate_pem: str = word("", (), "This client's certificate as PEM text.")
     ssl_key_location: str = word("", (), "PEM file of this client's key.")
-    ssl_key_pem: str | None = secret("The same as a text.")
+    ssl_key_pem: str | None = secret("This client's key as PEM text.")
     ssl_key_password: str | None = secret("Password of the key.")
     ssl_cipher_suites: str = word("", (), "Ciphers of TLS 1.2, in OpenSSL's notation.")
     ssl_endpoint_identification_algorithm: str = word(
@@ -50,7 +50,7 @@ class SecuritySettings:
     sasl_mechanism: str | None = word(None, (PLAIN, *SCRAM, OAUTHBEARER), "How a client logs in.")
     sasl_username: str = word("", (), "User of PLAIN and SCRAM.")
     sasl_password: str | None = secret("Password of PLAIN and SCRAM.")
-    sasl_oauthbearer_config: str | None = secret("Handed to `oauth_cb`.")
+    sasl_oauthbearer_config: str | None = secret("The argument of `oauth_cb`.")
     sasl_oauthbearer_method: str = word(
         "default", ("default", "oidc"), "Tokens come from `oauth_cb`, or from an OIDC server."
     )

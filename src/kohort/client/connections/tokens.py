@@ -30,8 +30,8 @@ TokenCallback: TypeAlias = Callable[[str], tuple[Any, ...]]
 """confluent-kafka's ``oauth_cb``: gets ``sasl.oauthbearer.config`` and returns the token, the end
 of its life (seconds since 1970), and if wanted the principal and a mapping of SASL extensions."""
 
-_YOUNG: Final = 0.8
-"""The share of its life in which a token is not renewed. librdkafka has the same."""
+_RENEW_AFTER: Final = 0.8
+"""A token is renewed after this share of its life, as in librdkafka."""
 _ASK_AGAIN_S: Final = 10.0
 _OIDC_TIMEOUT_S: Final = 30.0
 _MOST_BYTES: Final = 1_000_000
@@ -99,7 +99,7 @@ class TokenSource:
         return token
 
     def for_librdkafka(self, _config: str) -> tuple[str, float, str, dict[str, str]]:
-        """The ``oauth_cb`` of librdkafka's clients; never raises, which their binding cannot bear.
+        """The ``oauth_cb`` of librdkafka's clients; raises nothing, as confluent-kafka requires.
 
         Without a token the broker refuses the login, and librdkafka asks again after some seconds.
         """
@@ -125,7 +125,7 @@ class TokenSource:
                 f"the new token of SASL OAUTHBEARER ended {now - token.expires:.0f} s ago: check "
                 "the clocks, and that oauth_cb tells the end in seconds since 1970"
             )
-        self._renew_at = now + (token.expires - now) * _YOUNG
+        self._renew_at = now + (token.expires - now) * _RENEW_AFTER
         self._token = token
         return token
 
@@ -204,7 +204,7 @@ class FromOidc:
 
 
 def _claims(token: str) -> dict[str, Any]:
-    """The claims of a JWT, not verified: the broker does that. Empty for any other token."""
+    """The claims of a JWT; only the broker verifies them. Empty for any other token."""
     parts = token.split(".")
     if len(parts) != 3:
         return {}
@@ -214,7 +214,7 @@ def _claims(token: str) -> dict[str, Any]:
 
 
 def _reason(error: urllib.error.HTTPError) -> str:
-    """The fields of RFC 6749 that say why; nothing else of the body, which may hold secrets."""
+    """The error fields of RFC 6749. Other parts of the body may hold secrets and are left out."""
     try:
         body = json.loads(error.read(_MOST_BYTES))
         return f"{body['error']}: {body.get('error_description', '')}".rstrip(": ")

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from kohort.client.config import ClientSettings
 from kohort.client.connections.cluster_client import (
-    Patience,
+    RetryWaits,
     check_known,
     check_leaders,
     left_ms,
@@ -88,12 +88,12 @@ class LogQuestions:
     # -- helpers ----------------------------------------------------------------------------------
 
     def _retry(self, ask: Callable[[float], Question[T]]) -> Question[T]:
-        patience = Patience(self._settings, reached=self._driver.member.reached)
+        waits = RetryWaits(self._settings, reached=self._driver.member.reached)
         while True:
             try:
-                return (yield from ask(patience.deadline))
+                return (yield from ask(waits.deadline))
             except Exception as error:
-                wait = patience.wait_after(error)
+                wait = waits.wait_after(error)
             yield wait
 
     def _metadata(self, topics: Collection[str], deadline: float) -> Future[Any]:

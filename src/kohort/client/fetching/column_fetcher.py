@@ -3,9 +3,9 @@
 In: partitions with start offsets, seeks and pauses. Out: Arrow record batches and, apart from them,
 the problems of partitions. Must not know: groups, generations, callbacks.
 
-It has the methods of ``RecordFetcher``. Record batches are opened and decoded in the thread that
-takes them; a thread of its own fetches them. Needs the extra ``arrow``: import this module only
-when columns are asked for.
+`ColumnFetcher` has the methods of `RecordFetcher`. The thread that takes records opens and decodes
+their batches; another thread fetches them (`RangeFetching`). This module needs the extra ``arrow``:
+import it only when columns are asked for.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from kohort.model.positions import Position
 _DECODE_BYTES: Final = 8 << 20
 """Most bytes of records that are decoded at once, unless a single batch is larger."""
 _LOAD_AFTER: Final = 100_000
-"""Rows after which the compiled decoder is loaded, which takes a second of CPU or more: a program
-that reads a few rows does without."""
+"""After this many rows the compiled decoder is loaded, which takes a second of CPU time or more. A
+program that reads a few rows does not need the decoder."""
 _CLOSE_S: Final = 5.0
 
 _KINDS: Final = {
@@ -54,6 +54,7 @@ class _Part:
     partition: TopicPartition
     rows: int
     behind: Position
+    """The position after the last row."""
 
 
 @dataclass(slots=True, eq=False)
@@ -67,8 +68,8 @@ class _Ready:
 class ColumnFetcher:
     """Reads given partitions from given offsets into Arrow record batches.
 
-    One thread at a time may call it, but another one may call ``decode`` meanwhile: calls that
-    start, move or end partitions then wait until the rows at work are decoded.
+    One thread at a time may call a fetcher. Only ``decode`` may run in another thread at the same
+    time: calls that start, move or end partitions wait until ``decode`` has returned.
 
     Args:
         settings: bootstrap servers and everything about fetching.
@@ -83,20 +84,20 @@ class ColumnFetcher:
         self._ready: deque[_Ready] = deque()
         self._decoding = threading.Lock()
         self._damage: Damaged | None = None
-        """Raised when nothing is ready: records before the damage come first."""
+        """Damage that is raised after the records before it were handed out."""
         self._closed = False
         self._decoded = -1 if columns.is_compiled() else 0
-        """Rows so far; -1 when the compiled decoder is in use, or on its way."""
+        """Rows that were decoded so far; -1 if the compiled decoder is loaded or being loaded."""
 
     def event(self) -> ReadableEvent:
-        """Becomes readable when records arrive. Close the event before this fetcher."""
+        """An event that is set when records arrive. Close the event before this fetcher."""
         made = ReadableEvent()
         self._fetching.on_news = made.set
         return made
 
     @property
     def denied(self) -> str:
-        """Why a broker and this client refused each other last; the reader clears this."""
+        """Why the last login or TLS handshake failed; the reader clears the text."""
         return self._fetching.denied
 
     @denied.setter
@@ -132,7 +133,7 @@ class ColumnFetcher:
         """Stop reading these partitions; the rest goes on undisturbed. Unknown ones are no error.
 
         Returns:
-            Where each stood. No record of theirs is handed out after this returns.
+            The position of each partition. None of their records is handed out afterwards.
         """
         self._check_open()
         gone = [tp for tp in partitions if tp in self._reader.partitions]
@@ -146,7 +147,7 @@ class ColumnFetcher:
         return positions
 
     def seek(self, targets: Mapping[TopicPartition, Position]) -> None:
-        """Go on from other offsets; also revives a partition that was out of range.
+        """Go on from other offsets, also in a partition that was out of range.
 
         Raises:
             WrongUse: one of them is not being read; nothing was changed.
@@ -180,7 +181,7 @@ class ColumnFetcher:
             self._fetching.on_news()
 
     def positions(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Position]:
-        """Behind the last record that was handed out, or where reading starts.
+        """The positions after the last records that were handed out, or where reading starts.
 
         Raises:
             WrongUse: one of them is not being read.
@@ -211,7 +212,7 @@ class ColumnFetcher:
         return waiting and not self.prepared
 
     def decode(self, max_records: int) -> None:
-        """Decode what is there. Any thread may call this, one at a time.
+        """Decode records that have arrived. Any thread may call this, one at a time.
 
         Raises:
             FetchFailed: a batch is damaged.
@@ -220,10 +221,10 @@ class ColumnFetcher:
             self._prepare(max_records)
 
     def take(self, max_records: int, timeout_s: float) -> list[Any]:
-        """Decode what is there; else wait for the first records. See ``prepared`` afterwards.
+        """Decode records that have arrived, or wait for the first ones. Then see ``prepared``.
 
         Args:
-            max_records: about how many are wanted.
+            max_records: about this many records are wanted.
             timeout_s: longest wait for the first record, in seconds.
 
         Returns:
@@ -270,7 +271,7 @@ class ColumnFetcher:
         return [_problem(each) for each in found if each.partition in self._reader.partitions]
 
     def keep(self) -> None:
-        """Do nothing: unlike librdkafka, this fetcher waits for no thread in a child process."""
+        """Do nothing: in a child process this fetcher, unlike librdkafka, waits for no thread."""
 
     def close(self) -> None:
         """Stop everything. Closing twice is harmless."""
@@ -347,7 +348,7 @@ class ColumnFetcher:
             self._ready.append(_Ready(batch, parts))
 
     def _rewind(self, damage: Damaged) -> None:
-        """Fetch the damaged batch again: the damage may have happened on the way."""
+        """Fetch the damaged batch again: the network may have damaged the bytes."""
         with self._lock:
             self._reader.rewind(damage.partition, damage.offset)
         self._fetching.poke()
@@ -405,7 +406,9 @@ class ColumnFetcher:
 
     def _check_alive(self) -> None:
         if self._fetching.error is not None:
-            raise ClientError("the thread that fetches ended by a bug") from self._fetching.error
+            raise ClientError(
+                "the thread that fetches ended because of a bug"
+            ) from self._fetching.error
 
     def _check_known(self, partitions: Iterable[TopicPartition]) -> None:
         unknown = [tp for tp in partitions if tp not in self._reader.partitions]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kohort.client.fetching.column_fetcher import ColumnFetcher
 
 MOST_ROWS: Final = 100_000
-"""Most rows of a batch, unless the application says another number."""
+"""The most rows of a batch, unless the application gives another number."""
 
 
 def import_columns() -> None:
@@ -51,7 +51,7 @@ def column_fetcher(settings: ClientSettings) -> ColumnFetcher:
 
 
 def bytes_of_values(batch: pa.RecordBatch) -> int:
-    """The size of all values; with an error of some bytes if there are nulls."""
+    """The size of all values in bytes; a few bytes wrong if there are nulls."""
     rows, size = int(batch.num_rows), int(batch.column("value").nbytes)
     return max(0, size - 4 * (rows + 1))
 

@@ -1,4 +1,4 @@
-"""The thread that keeps a range reader supplied: one Fetch at each leader, on own connections.
+"""The thread that fetches for a range reader: one Fetch at a time to each leader, own connections.
 
 In: a reader; the polling thread changes its partitions. Out: answers in the reader, errors of
 partitions, a call when there is news. Must not know: the format of batches, Arrow, groups.
@@ -29,7 +29,7 @@ from kohort.engine.member_outputs import (
     Versioned,
 )
 from kohort.fetch.range_reader import RangeReader, Trouble
-from kohort.fetch.requests import Patience, Remedy, fetch_request
+from kohort.fetch.requests import FetchWaits, Remedy, fetch_request
 from kohort.member.requests import RequestId
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import TopicPartition
@@ -43,7 +43,7 @@ _REPEAT_S: Final = 30.0
 """A failure of the same kind is logged again after this many seconds."""
 _AT_ONCE: Final = Instant(0)
 
-_Group: TypeAlias = tuple[int, Endpoint | None]
+_FetchTarget: TypeAlias = tuple[int, Endpoint | None]
 """The replica to ask, or -1 for leaders; and its address, if it is known."""
 
 
@@ -71,16 +71,16 @@ class RangeFetching:
         """For the reader and the troubles; notified when there are answers or troubles."""
         self.troubles: list[Trouble] = []
         self.denied = ""
-        """Why a broker and this client refused each other last; the reader clears this."""
+        """Why the last login or TLS handshake failed; the reader clears the text."""
         self.error: BaseException | None = None
         """The bug that ended the thread."""
         self.on_news: Callable[[], None] = lambda: None
         """Called on the thread, when there are answers or troubles."""
         self._engine = cluster_engine(settings, memory)
-        self._left: dict[RequestId, tuple[_Group, set[TopicPartition]]] = {}
+        self._left: dict[RequestId, tuple[_FetchTarget, set[TopicPartition]]] = {}
         """The partitions without an answer so far, by request."""
-        self._busy: set[_Group] = set()
-        self._patience = Patience(self._options.max_wait_ms)
+        self._busy: set[_FetchTarget] = set()
+        self._waits = FetchWaits(self._options.max_wait_ms)
         self._changed = True
         self._wake_at: Instant | None = None
         self._logged: dict[str, float] = {}
@@ -95,7 +95,7 @@ class RangeFetching:
         self._loop.start()
 
     def poke(self) -> None:
-        """The reader has room or other partitions: look what to fetch."""
+        """Look for partitions to fetch: the reader has more room, or other partitions."""
         self._changed = True
         self._loop.post(lambda now: [])
 
@@ -112,19 +112,19 @@ class RangeFetching:
         self._changed = False
         outputs: list[Output] = []
         with self.lock:
-            groups: dict[_Group, list[TopicPartition]] = {}
+            targets: dict[_FetchTarget, list[TopicPartition]] = {}
             for partition, replica in self.reader.due(now):
-                group = self._group(partition, replica)
-                if group not in self._busy:
-                    groups.setdefault(group, []).append(partition)
-            full = {self._group(*each) for each in self.reader.left_out(now)} if groups else ()
-            for group, partitions in groups.items():
-                wait_ms = self._patience.wait_ms(group, leaves_out=group in full)
-                outputs += self._ask(group, partitions, wait_ms, now)
+                target = self._target_of(partition, replica)
+                if target not in self._busy:
+                    targets.setdefault(target, []).append(partition)
+            full = {self._target_of(*each) for each in self.reader.left_out(now)} if targets else ()
+            for target, partitions in targets.items():
+                wait_ms = self._waits.wait_ms(target, leaves_out=target in full)
+                outputs += self._ask(target, partitions, wait_ms, now)
             self._wake_at = self.reader.next_due(now)
         return outputs
 
-    def _group(self, partition: TopicPartition, replica: int) -> _Group:
+    def _target_of(self, partition: TopicPartition, replica: int) -> _FetchTarget:
         where = LeaderOf(partition=partition) if replica < 0 else Node(node_id=replica)
         return replica, self._engine.node_of(where)
 
@@ -137,21 +137,21 @@ class RangeFetching:
         if not isinstance(output, Answered) or output.request_id not in self._left:
             return []
         number = output.request_id
-        group, left = self._left[number]
+        target, left = self._left[number]
         partitions = output.partitions or tuple(left)
         with self.lock:
             if output.error is None:
                 before = self.reader.answers
                 self.troubles += self.reader.answered(number, output.message, now)
                 if self.reader.answers != before:
-                    self._patience.restart(group)
+                    self._waits.restart(target)
             else:
                 self._failed(output.error, partitions)
             self.reader.failed(number, partitions, now)
             left.difference_update(partitions)
             if not left:
                 del self._left[number]
-                self._busy.discard(group)
+                self._busy.discard(target)
                 self.reader.ended(number)
             self._changed = True
             self.lock.notify()
@@ -166,14 +166,14 @@ class RangeFetching:
         self.on_news()
 
     def _ask(
-        self, group: _Group, partitions: list[TopicPartition], wait_ms: int, now: Instant
+        self, target: _FetchTarget, partitions: list[TopicPartition], wait_ms: int, now: Instant
     ) -> list[Output]:
-        replica, endpoint = group
+        replica, endpoint = target
         options, room = self._options, self.reader.room
         if room <= 0:
             return []
         most = min(options.max_bytes, room, options.partition_max_bytes * len(partitions))
-        # Unknown leaders may be several, and each sends an answer.
+        # Partitions without a known leader may have several leaders, and each sends an answer.
         each = most if endpoint is not None else max(1, most // len(partitions))
         places = {place.partition: place for place in self.reader.places(partitions, each)}
 
@@ -187,9 +187,9 @@ class RangeFetching:
         else:
             request = Versioned(request_class=FetchRequest, build=partial(build, partitions))
             number, outputs = self._engine.request(Node(node_id=replica), request, now)
-        self._left[number] = group, set(partitions)
+        self._left[number] = target, set(partitions)
         if endpoint is not None:
-            self._busy.add(group)
+            self._busy.add(target)
         self.reader.asked(number, partitions, most)
         return outputs
 

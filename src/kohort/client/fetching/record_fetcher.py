@@ -35,13 +35,13 @@ from kohort.model.positions import Position
 LOG: Final = logging.getLogger(__name__)
 
 _METADATA_WAIT_S: Final = 0.3
-"""Longest wait for a new topic's leaders; partitions that are read already must not feel it."""
+"""Longest wait for the leaders of a new topic. Partitions that are read already wait as long."""
 
 END_S: Final = 10.0
 """Longest wait for the end of librdkafka, which usually takes milliseconds."""
 
 _REPEAT_S: Final = 30.0
-"""A complaint of librdkafka of the same kind is passed on again after this many seconds."""
+"""A warning of librdkafka of the same kind is logged again after this many seconds."""
 _MOST_KINDS: Final = 1_000
 
 _NO_POSITION: Final = 0
@@ -103,7 +103,7 @@ class RecordFetcher:
         tell_ends: report the end of a partition in ``problems``. A reader that stops at a given
             offset needs this: the last offsets before it may hold no record (compaction,
             transactions).
-        aside: runs a function that waits for a broker; by default in place.
+        aside: runs a function that waits for a broker; by default in the calling thread.
 
     Raises:
         ConfigError: librdkafka refuses a setting.
@@ -119,7 +119,7 @@ class RecordFetcher:
         share: dict[str, Any] = dict(settings.librdkafka())
         share["enable.partition.eof"] = tell_ends
         self.denied = ""
-        """Why a broker and librdkafka refused each other last; the reader clears this."""
+        """Why the last login or TLS handshake failed; the reader clears the text."""
         share["error_cb"] = self._note_error
         try:
             self._consumer = confluent_kafka.Consumer(share, logger=SparingLog())
@@ -128,14 +128,14 @@ class RecordFetcher:
         self._client_id = settings.client_id
         self._starts: dict[TopicPartition, Position] = {}
         self._paused: frozenset[TopicPartition] = frozenset()
-        self._met: set[str] = set()
+        self._looked_up: set[str] = set()
         """Topics for which librdkafka has looked up the leaders."""
         self._problems: list[FetchProblem] = []
         self._closed = False
         self._aside = aside
 
     def event(self) -> RecordEvent:
-        """Becomes readable when records arrive. Close the event before this fetcher.
+        """An event that is set when records arrive. Close the event before this fetcher.
 
         Raises:
             ClientError: confluent-kafka's objects have another layout.
@@ -163,22 +163,23 @@ class RecordFetcher:
         if double:
             raise WrongUse(f"already being read: {names(double)}; use seek to move there")
         if starts:
-            self._consumer.incremental_assign([_tell(tp, at) for tp, at in starts.items()])
+            self._consumer.incremental_assign([_at_position(tp, at) for tp, at in starts.items()])
             self._starts.update(starts)
-            self._hurry({tp.topic for tp in starts})
+            self._look_up_leaders({tp.topic for tp in starts})
 
     def remove(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Position]:
         """Stop reading these partitions; the rest goes on undisturbed. Unknown ones are no error.
 
         Returns:
-            Where each stood. No record of theirs is handed out after this returns.
+            The position of each partition. None of their records is handed out afterwards.
         """
         self._check_open()
         gone = [tp for tp in partitions if tp in self._starts]
         if not gone:
             return {}
         positions = self.positions(gone)
-        # librdkafka remembers a pause beyond the assignment; the next owner's start must not.
+        # librdkafka keeps a pause after the end of the assignment; the next assignment of the
+        # partition must not be paused.
         self.resume(gone)
         self._consumer.incremental_unassign([_plain(tp) for tp in gone])
         for tp in gone:
@@ -186,7 +187,7 @@ class RecordFetcher:
         return positions
 
     def seek(self, targets: Mapping[TopicPartition, Position]) -> None:
-        """Go on from other offsets; also revives a partition that was out of range.
+        """Go on from other offsets, also in a partition that was out of range.
 
         librdkafka's own seek fails while a partition is starting or after an error, so the
         partition is taken out and put back, which works in every state.
@@ -200,7 +201,7 @@ class RecordFetcher:
             return
         paused = self._paused & targets.keys()
         self._consumer.incremental_unassign([_plain(tp) for tp in targets])
-        self._consumer.incremental_assign([_tell(tp, at) for tp, at in targets.items()])
+        self._consumer.incremental_assign([_at_position(tp, at) for tp, at in targets.items()])
         self._starts.update(targets)
         if paused:
             self._consumer.pause([_plain(tp) for tp in paused])
@@ -228,7 +229,7 @@ class RecordFetcher:
             self._paused -= back
 
     def positions(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Position]:
-        """Behind the last record that ``take`` handed out, or where reading starts.
+        """The positions after the last records that ``take`` handed out, or where reading starts.
 
         Raises:
             WrongUse: one of them is not being read.
@@ -259,15 +260,15 @@ class RecordFetcher:
         return (low, high) if low >= 0 <= high else None
 
     def take(self, max_records: int, timeout_s: float) -> list[Message]:
-        """Records that are there, at once; else wait for the first one.
+        """The records that have arrived, at once; if there are none, wait for the first one.
 
         Args:
             max_records: most records to return, at least 1.
             timeout_s: longest wait for the first record, in seconds.
 
         Returns:
-            Messages without errors, in order per partition; empty when none came in time or
-            something else did (see ``problems``).
+            Messages without errors, in the order of each partition. Empty if none came in time, or
+            if only problems came (see ``problems``).
         """
         self._check_open()
         consumer = self._consumer
@@ -290,7 +291,7 @@ class RecordFetcher:
         return [problem for problem in found if problem.partition in self._starts]
 
     def keep(self) -> None:
-        """Never free librdkafka's consumer: in a child process its end waits for ever."""
+        """Never free librdkafka's consumer: in a child process, freeing it would wait for ever."""
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._consumer))
 
     def close(self) -> None:
@@ -311,19 +312,19 @@ class RecordFetcher:
             self.keep()
             LOG.warning(
                 "librdkafka has not ended after %d s (its issue 4514): its threads and connections "
-                "stay until this process ends; all records and commits are as they should be",
+                "stay until this process ends; no record and no commit is lost",
                 END_S,
             )
 
-    def _hurry(self, topics: set[str]) -> None:
+    def _look_up_leaders(self, topics: set[str]) -> None:
         """Make librdkafka look up the leaders of topics that it does not know.
 
         librdkafka itself looks up leaders once a second; a metadata request fills the cache at
         once. After a failure here the next regular lookup is enough.
         """
-        new = sorted(topics - self._met)
+        new = sorted(topics - self._looked_up)
         if new:
-            self._met.update(new)
+            self._looked_up.update(new)
             self._aside(partial(self._look_up, new))
 
     def _look_up(self, topics: Iterable[str]) -> None:
@@ -378,7 +379,7 @@ def _plain(tp: TopicPartition) -> confluent_kafka.TopicPartition:
     return confluent_kafka.TopicPartition(tp.topic, tp.partition)
 
 
-def _tell(tp: TopicPartition, at: Position) -> confluent_kafka.TopicPartition:
+def _at_position(tp: TopicPartition, at: Position) -> confluent_kafka.TopicPartition:
     if at.leader_epoch >= 0:
         return confluent_kafka.TopicPartition(
             tp.topic, tp.partition, at.offset, leader_epoch=at.leader_epoch
@@ -392,9 +393,9 @@ def names(partitions: Iterable[TopicPartition]) -> str:
 
 
 class SparingLog:
-    """Passes librdkafka's log lines on, each kind once in 30 s.
+    """Logs librdkafka's lines, warnings of one kind at most once in 30 s.
 
-    A broker that is down is reported ten times a second otherwise.
+    Otherwise librdkafka reports a broker that is down ten times a second.
     """
 
     def __init__(self) -> None:

@@ -55,9 +55,9 @@ class Checkpoint:
     """The end of the changes that count.
 
     Attributes:
-        next_offset: of the changelog: the first record that is not applied.
-        epoch: of the owner that wrote the newest claim or marker.
-        owner: that owner: 16 bytes.
+        next_offset: the offset in the changelog of the first record that is not applied.
+        epoch: the epoch of the owner that wrote the newest claim or marker.
+        owner: the id of this owner, 16 bytes.
         position: the next offset of the input; -1 if nothing was processed yet.
     """
 
@@ -102,7 +102,7 @@ class Replay:
 
     checkpoint: Checkpoint = Checkpoint()
     next_offset: int = -1
-    """Of the next record; records of the open batch are before it."""
+    """The offset of the next record to read."""
     epoch: int = 0
     owner: bytes = bytes(16)
     changes: Changes = field(default_factory=dict)
@@ -115,12 +115,12 @@ class Replay:
         self.epoch, self.owner = self.checkpoint.epoch, self.checkpoint.owner
 
     def read(self, offset: int, key: bytes | None, value: bytes | None, epoch: int) -> bool:
-        """Take the next record; whether a new checkpoint was reached.
+        """Take the next record, and return whether a new checkpoint was reached.
 
         If so, the caller stores ``changes`` and ``checkpoint`` together, and calls ``stored``.
 
         Raises:
-            ProtocolError: the record is none of a changelog.
+            ProtocolError: the record does not belong to a changelog.
         """
         self.next_offset = offset + 1
         try:
@@ -131,7 +131,7 @@ class Replay:
             elif key is not None and key.startswith(_CHANGE):
                 self._changed(key.removeprefix(_CHANGE), value, epoch)
             else:
-                raise ProtocolError(f"the record at offset {offset} is none of a changelog")
+                raise ProtocolError(f"the record at offset {offset} does not belong to a changelog")
         except struct.error as error:
             raise ProtocolError(f"the record at offset {offset} is damaged: {error}") from error
         return False

@@ -14,7 +14,7 @@ from kohort.model.errors import ConfigError, ErrorCode
 
 _SETTINGS: Final = {
     "cleanup.policy": "compact",
-    # A late record of a former owner is repaired before compaction can see it.
+    # The new owner repairs a late record of a former owner before compaction may use the record.
     "min.compaction.lag.ms": "600000",
 }
 

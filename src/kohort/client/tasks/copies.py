@@ -61,7 +61,7 @@ class Copy:
         """Take the next record of the changelog."""
         replay, offset = self.replay, message.offset() or 0
         if offset < replay.next_offset:
-            return  # of a fetch from before a seek
+            return  # fetched before a seek
         epoch = decode_epoch(message.headers() or ())
         try:
             reached = replay.read(offset, message.key(), message.value(), epoch)
@@ -91,7 +91,7 @@ class Copy:
         return self.replay.dirty(self.file.late() | self.file.spilled())
 
     def start_again(self, offset: int) -> None:
-        """The changelog does not have the next record any more: begin at its first one."""
+        """Begin at the first record: the changelog does not have the next record any more."""
         self.file.clear()
         self.replay = Replay(next_offset=offset)
         self.began_at = offset
@@ -102,7 +102,7 @@ class Copies:
     """All copies of one process.
 
     Args:
-        settings: for reading.
+        settings: the settings of the fetcher that reads changelogs.
         changelog: the topic with the changelogs.
         path_of: the file of a task.
         oldest_s: as in `StoreFile`.
@@ -154,7 +154,7 @@ class Copies:
             file.close()
 
     def look(self, timeout_s: float) -> None:
-        """Read on.
+        """Read new records of the changelogs.
 
         Args:
             timeout_s: the longest wait for the first record.
@@ -183,7 +183,7 @@ class Copies:
             copy = self._copies[problem.partition]
             match problem.kind:
                 case ProblemKind.END:
-                    # Nothing more to read: records before this offset may hold nothing.
+                    # The last offsets before the end may have no record (compaction).
                     copy.replay.next_offset = max(copy.replay.next_offset, problem.offset)
                     copy.end = copy.replay.next_offset
                 case ProblemKind.OUT_OF_RANGE:

@@ -4,7 +4,7 @@ In: a topic, a function for its records, a folder. Out: calls of the function wi
 task; stores that move with their partitions. Must not know: the bytes of changelogs, the policies
 of the group.
 
-One thread does everything: it polls, processes, commits, and reads changelogs. A commit writes the
+One thread polls, processes, commits, and reads changelogs. A commit writes the
 changes and the input position into the changelog, then into the local file. So the state counts
 each record once, after every crash (ADR 0050). Kafka Streams has the same parts: tasks, changelogs,
 standbys, warm-ups.
@@ -45,7 +45,8 @@ Process = Callable[[Task, Message], object]
 
 _LOOK_S: Final = 0.1
 _SHORT_LOOK_S: Final = 0.005
-"""The wait for records while changelogs are read; without it a broker that is down costs a core."""
+"""The wait for records while changelogs are read. Without a wait, the loop would use a whole CPU
+while a broker is down."""
 _REPORT_S: Final = 1.0
 """Copies that become warm within this time are reported together: each report is a rebalance."""
 _PROGRESS_S: Final = 5.0
@@ -72,8 +73,8 @@ class StatefulTasks:
             the tasks. ``kohort.standby.replicas`` and the settings of waits and moves apply.
         topic: the input. Each of its partitions is a task.
         process: called with the task and each record. An exception ends ``run``.
-        state_dir: the folder of the local stores; it may be lost. Processes may share it only if
-            each has a folder of its own.
+        state_dir: the folder of the local stores, which may be lost. Each process needs its own
+            folder.
         commit_interval_s: the time between two commits.
         acceptable_recovery_lag: a copy with at most this many unread changes is warm.
 
@@ -194,7 +195,7 @@ class StatefulTasks:
         draining = False
         commit_at = time.monotonic() + self._commit_interval_s
         progress_at = time.monotonic() + _PROGRESS_S
-        while not (draining and (self._consumer.drained or self._late())):
+        while not (draining and (self._consumer.drained or self._drain_timed_out())):
             behind = any((copy.lag or 0) > 0 for copy in self._copies) or self._restoring
             for record in self._consumer.consume(500, _SHORT_LOOK_S if behind else _LOOK_S):
                 self._handle(record)
@@ -216,7 +217,7 @@ class StatefulTasks:
                 draining = True
                 self._consumer.drain()
 
-    def _late(self) -> bool:
+    def _drain_timed_out(self) -> bool:
         return self._stop_at is not None and time.monotonic() >= self._stop_at
 
     def _handle(self, record: Message) -> None:
@@ -236,7 +237,7 @@ class StatefulTasks:
     # -- commits ----------------------------------------------------------------------------------
 
     def _commit(self, tasks: Iterable[Task]) -> None:
-        """Commit changed tasks. A task that is disturbed is restored."""
+        """Commit changed tasks. If the commit of a task fails, its store is restored."""
         changed = [task for task in tasks if task.changed]
         for task in changed:
             task.send()
@@ -256,9 +257,9 @@ class StatefulTasks:
         self._commit_positions()
 
     def _commit_positions(self) -> None:
-        """Tell the group the positions, for tools that show the lag.
+        """Commit the positions to the group, for tools that show the lag.
 
-        The changelog has them, too: a refused commit loses nothing, and is repeated.
+        The changelog has the positions, too: a refused commit loses nothing, and is repeated.
         """
         self._positions = {p: at for p, at in self._positions.items() if p in self._running}
         if self._positions and not self._committing:
@@ -313,7 +314,7 @@ class StatefulTasks:
                 self._restoring[copy.task] = None  # another claim came first
 
     def _start(self, copy: Copy) -> None:
-        """The store is up to date, and no other process can change it: process records."""
+        """Begin to process records: the store is up to date, and only this process changes it."""
         partition, replay = copy.task, copy.replay
         position = copy.position
         if position is None:
@@ -348,7 +349,7 @@ class StatefulTasks:
     # -- the group's announcements ----------------------------------------------------------------
 
     def assigned(self, partitions: Collection[TopicPartition]) -> None:
-        """These are owned now: restore their stores."""
+        """This process owns these partitions now: restore their stores."""
         if partitions:
             self._consumer.pause(list(partitions))
         for partition in partitions:
@@ -357,7 +358,7 @@ class StatefulTasks:
             self._copies.follow(partition)
 
     def revoked(self, partitions: Collection[TopicPartition]) -> None:
-        """These are given up: commit, and close their stores."""
+        """This process gives these partitions up: commit, and close their stores."""
         going = [self._running[each] for each in partitions if each in self._running]
         self._commit(going)
         self.lost(partitions)
@@ -378,7 +379,7 @@ class StatefulTasks:
             self._copies.follow(partition)
 
     def discard(self, partitions: Collection[TopicPartition]) -> None:
-        """The group wants no copies of these any more; the files stay for a while."""
+        """The group wants no copies of these partitions any more; the files stay for a while."""
         for partition in partitions:
             if partition in self._standbys:
                 self._forget_standby(partition)
@@ -390,7 +391,7 @@ class StatefulTasks:
         self._warm_since.pop(partition, None)
 
     def _report(self) -> None:
-        """Tell the group of warm copies, several at a time."""
+        """Report warm copies to the group, several at a time."""
         now = time.monotonic()
         for partition in self._standbys:
             copy = self._copies.get(partition)

@@ -21,7 +21,7 @@ class TaskState(Enum):
     RUNNING = "running"
     """Records are processed."""
     RESTORING = "restoring"
-    """The task belongs to this process; the store is not up to date yet."""
+    """This process owns the task; the store is not up to date yet."""
     STANDBY = "standby"
     """Another process owns the task; this one keeps a copy, or prepares one."""
 
@@ -33,7 +33,7 @@ class TaskStatus:
     Attributes:
         partition: the partition of the input.
         state: see `TaskState`.
-        done: changes that were read from the changelog since this process began to; 0 if running.
+        done: changes that this process read from the changelog; 0 if running.
         left: changes that are still to be read; None if that is not known yet.
         position: the next offset of the input; None if nothing was processed yet.
     """
@@ -95,7 +95,7 @@ class Task:
         self._sent = self._writer.send(self._changelog, records), reached
 
     def finish(self) -> str | None:
-        """End a commit: store the changes; or say why the store must be restored first."""
+        """End a commit: store the changes. Returns None, or why the store must be restored."""
         assert self._sent is not None, "send first"
         (delivery, reached), self._sent = self._sent, None
         if delivery.error is not None or not delivery.done:

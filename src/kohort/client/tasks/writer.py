@@ -21,7 +21,7 @@ class ResultFailed(ClientError):
 
 
 class Delivery:
-    """Records of one partition on their way."""
+    """Records of one partition that were sent, with the answers so far."""
 
     def __init__(self, count: int) -> None:
         self.offsets: list[int] = []
