@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from kohort.lab.scenarios.base import Setup
 from kohort.lab.scenarios.registry import scenario
 from kohort.lab.scenarios.running import run
 from kohort.model.errors import ConfigError
-from kohort.spark.history import write_tables
+from kohort.spark.history import new_tables, write_tables
 from kohort.storage.fact_files import write_history
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
@@ -80,13 +79,38 @@ def test_tables_have_the_values_of_explain(spark: Any, tmp_path: Path) -> None:
     owned = columns(tables / "ownership")
     assert {row["partition"] for row in owned} == {"orders-0", "orders-1", "orders-2"}
     assert all(row["began"] <= row["ended"] for row in owned)
-    with pytest.raises(ConfigError, match="name a new folder"):
-        write_tables(files, tables, read_file, spark)
+    with pytest.raises(ConfigError, match="name a new folder"), new_tables(tables):
+        raise AssertionError
+    assert columns(tables / "ownership") == owned
 
 
 def test_a_file_that_cannot_be_read_is_named(spark: Any, tmp_path: Path) -> None:
     history = tmp_path / "new.jsonl"
     history.write_text('{"kohort_history":99,"clock":"virtual","wall_micros":0}\n')
-    with pytest.raises(ConfigError, match=r"new\.jsonl.*schema 99"):
-        write_tables([history], tmp_path / "tables", read_file, spark)
-    shutil.rmtree(tmp_path / "tables", ignore_errors=True)
+    tables = tmp_path / "tables"
+    with pytest.raises(ConfigError, match=r"new\.jsonl.*schema 99"), new_tables(tables):
+        write_tables([history], tables, read_file, spark)
+    assert [*tables.iterdir()] == [], "the same command may be given again"
+
+
+def test_two_commands_with_one_output_and_a_folder_that_cannot_be_made_are_refused(
+    tmp_path: Path,
+) -> None:
+    with (
+        new_tables(tmp_path / "a"),
+        pytest.raises(ConfigError, match="name a new folder"),
+        new_tables(tmp_path / "a"),
+    ):
+        raise AssertionError
+    (tmp_path / "file").touch()
+    below = tmp_path / "file" / "below"
+    with pytest.raises(ConfigError, match=r"below cannot be written: Not a dir"), new_tables(below):
+        raise AssertionError
+
+    def interrupted() -> None:
+        (tmp_path / "a" / "groups").mkdir()
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), new_tables(tmp_path / "a"):
+        interrupted()
+    assert [*(tmp_path / "a").iterdir()] == []

@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import heapq
 import pickle
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -67,6 +69,36 @@ OWNERSHIP: Final = "ownership"
 STORMS: Final = "storms"
 
 
+@contextmanager
+def new_tables(directory: Path) -> Iterator[None]:
+    """Make a folder for tables; if the body of the ``with`` fails, nothing stays in the folder.
+
+    Raises:
+        ConfigError: the folder holds something, or cannot be written.
+    """
+    mine = directory / ".running"
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        if any(directory.iterdir()):
+            raise ConfigError(
+                f"{directory} holds something already: name a new folder for the tables"
+            )
+        mine.touch(exist_ok=False)
+    except OSError as error:
+        raise ConfigError(
+            f"{directory} cannot be written: {error.strerror}; name a folder that this user may "
+            "make or write, on a disk with free space"
+        ) from error
+    try:
+        yield
+    except BaseException:
+        for table in (GROUPS, REBALANCES, OWNERSHIP, STORMS):
+            shutil.rmtree(directory / table, ignore_errors=True)
+        raise
+    finally:
+        mine.unlink()
+
+
 def write_tables(
     files: Sequence[Path], directory: Path, read: Reader, spark: SparkSession
 ) -> tuple[pa.Table, list[str]]:
@@ -74,16 +106,14 @@ def write_tables(
 
     Args:
         files: each is read by one task; all executors must see them.
-        directory: a new folder for the tables, on a disk that all executors share.
+        directory: the folder for the tables, on a disk that all executors share.
         read: a function of an importable module, which executors need, too.
         spark: a session.
 
     Raises:
-        ConfigError: the folder holds something, or a file cannot be read.
+        ConfigError: a file cannot be read.
         KohortError: a task failed. No table is complete without its file ``_SUCCESS``.
     """
-    if directory.exists() and any(directory.iterdir()):
-        raise ConfigError(f"{directory} holds something already: name a new folder for the tables")
     # A group is one row here, however few bytes it has: Spark must not put groups together.
     spark.conf.set("spark.sql.adaptive.coalescePartitions.enabled", "false")
     spark.conf.set("spark.sql.shuffle.partitions", str(4 * spark.sparkContext.defaultParallelism))

@@ -26,7 +26,6 @@ from kohort.cli.output import (
 )
 from kohort.explain.told import Told
 from kohort.lab.table import number
-from kohort.model.errors import ConfigError
 
 _COLUMNS: Final = (
     "GROUP", "REBALANCES", "MOVED", "NEEDLESS", "PARTITION-S", "KNOWN", "LONGEST-STOP-S",
@@ -60,12 +59,10 @@ def history(
     The files are those of `kohort explain`: logs of brokers and clients, histories of kohort, dumps
     of __consumer_offsets. Each file is read by a task of its own, each group explained by another.
     """
-    if output.exists() and any(output.iterdir()):
-        raise ConfigError(f"{output} holds something already: name a new folder for the tables")
-    from kohort.spark.history import write_tables  # noqa: PLC0415 - Spark is heavy
+    from kohort.spark.history import new_tables, write_tables  # noqa: PLC0415 - Spark is heavy
     from kohort.spark.session import running_session  # noqa: PLC0415
 
-    with running_session("kohort spark history", master, spark) as session:
+    with new_tables(output), running_session("kohort spark history", master, spark) as session:
         paths = [path.resolve() for path in files]
         groups, remarks = write_tables(paths, output.resolve(), read_file, session)
     for remark in remarks:
