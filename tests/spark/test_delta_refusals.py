@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from kohort.model.errors import ConfigError
+from kohort.model.errors import ConfigError, KohortError
 from kohort.model.ids import TopicPartition
 from kohort.spark.ledgers.ledger import LedgerError
 from kohort.spark.tables.partition_columns import NewTable
-from kohort.spark.tables.table import open_ledger
+from kohort.spark.tables.table import clean, open_ledger, rewind_table
 
 pytest.importorskip("deltalake", reason="pip install 'kohort[spark]'")
 
@@ -104,6 +105,49 @@ def test_a_timestamp_without_a_zone_is_refused_before_the_table_is_made(tmp_path
     with pytest.raises(ConfigError, match=r"cast it in the SQL to TIMESTAMP, or give it a time z"):
         open_ledger(tmp_path, "g", "delta", new=new)
     assert [*tmp_path.iterdir()] == []
+
+
+def test_a_foreign_table_is_neither_compacted_nor_vacuumed(tmp_path: Path) -> None:
+    """`vacuum --older-than 0` would have removed files that its readers need."""
+    DeltaTable.create(str(tmp_path), Schema.from_arrow(pa.schema([("a", pa.int64())])))
+    for use in (compact, vacuum):
+        with pytest.raises(ConfigError, match="was not made by kohort"):
+            use(tmp_path)
+
+
+def test_a_lock_that_cannot_be_opened_is_an_error_that_changes_nothing(tmp_path: Path) -> None:
+    """It was a stack trace. A folder in place of the file fails also for root."""
+    ledger = open_delta(tmp_path)
+    epoch = ledger.acquire([A], 1, "m")[A].epoch
+    ledger.establish({A: 5}, {A: epoch})
+    before = ledger.all_positions()
+    lock = tmp_path / "_kohort" / "writers.lock"
+    lock.unlink(missing_ok=True)
+    lock.mkdir(parents=True)
+    for use in (
+        lambda: clean(tmp_path, 0),
+        lambda: compact(tmp_path),
+        lambda: rewind_table(tmp_path, {A: 5}),
+    ):
+        with pytest.raises(KohortError, match=r"writers.lock cannot be opened.*right to write"):
+            use()
+    assert ledger.all_positions() == before
+
+
+def test_an_orphan_that_cannot_be_removed_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_delta(tmp_path)
+    orphan = tmp_path / "data/t/0/x.parquet"
+    orphan.parent.mkdir(parents=True)
+    orphan.touch()
+
+    def refuse(path: Path, *, missing_ok: bool = False) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    with pytest.raises(ConfigError, match=r"x.parquet does not count any more, and cannot be rem"):
+        clean(tmp_path, 0)
 
 
 def test_a_cut_off_commit_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:

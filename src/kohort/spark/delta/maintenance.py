@@ -24,9 +24,10 @@ import pyarrow.parquet as pq
 
 from kohort.model.errors import ConfigError
 from kohort.spark.delta.log import Change, DeltaConflict, DeltaFile, DeltaLog
+from kohort.spark.delta.refusals import VERSION
 from kohort.spark.ledgers.ledger import LedgerError
 from kohort.spark.source.intent_files import IntentFiles
-from kohort.spark.tables.layout import COMPACTED, DEAD_LETTERS, DELTA_LOG, is_delta
+from kohort.spark.tables.layout import COMPACTED, DEAD_LETTERS, DELTA_LOG, is_delta, remove_file
 from kohort.spark.tables.parquet_output import ParquetOutput
 from kohort.spark.tables.partition_columns import Values, folders_of
 
@@ -71,7 +72,7 @@ def compact(
         stopped: asked between some rows; if it returns True, the running file is dropped.
 
     Raises:
-        ConfigError: there is no Delta table.
+        ConfigError: there is no Delta table of kohort.
         LedgerError: the log cannot be read or written, a file is damaged, or another program
             changes the same files.
         Interrupted: ``stopped`` returned True.
@@ -93,24 +94,16 @@ def vacuum(directory: Path, keep_s: float = KEEP_S) -> list[str]:
     Uncommitted files stay; ``kohort.spark.tables.table.clean`` removes those of dead batches.
 
     Raises:
-        ConfigError: there is no Delta table.
-        LedgerError: the log cannot be read, or a file cannot be removed.
+        ConfigError: there is no Delta table of kohort, or a file cannot be removed.
+        LedgerError: the log cannot be read.
     """
     removed: list[str] = []
     for log in _logs(directory):
         young = _replaced_since(log, round(1_000 * (time.time() - keep_s)))
         for name in sorted({*log.replaced_files()} - young):
             path = log.directory / name
-            try:
-                path.unlink()
-            except FileNotFoundError:
-                continue
-            except OSError as error:
-                raise LedgerError(
-                    f"{path} was replaced, and cannot be removed: {error.strerror}; give this user "
-                    "the right to write its folder"
-                ) from error
-            removed.append(str(path))
+            if remove_file(path):
+                removed.append(str(path))
     return removed
 
 
@@ -140,7 +133,13 @@ def _logs(directory: Path) -> list[DeltaLog]:
             "delta`, and a Parquet table cannot be compacted"
         )
     folders = [directory, directory / DEAD_LETTERS]
-    return [DeltaLog(folder) for folder in folders if is_delta(folder)]
+    logs = [DeltaLog(folder) for folder in folders if is_delta(folder)]
+    if VERSION not in logs[0].properties:
+        raise ConfigError(
+            f"the Delta table in {directory} was not made by kohort: compact and vacuum it with "
+            "the program that made it"
+        )
+    return logs
 
 
 def _commits(log: DeltaLog, target_bytes: int) -> Iterator[list[list[DeltaFile]]]:

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from kohort.model.ids import TopicPartition
+from kohort.spark.ledgers.ledger import LedgerError
 from kohort.spark.source.planning import Piece
 from kohort.spark.tables.durable import make_folder
 
@@ -65,9 +66,20 @@ class IntentFiles:
 
     @contextmanager
     def locked(self, *, alone: bool) -> Iterator[None]:
-        """Hold the lock: ``alone``, or together with all others that do not ask to be alone."""
-        make_folder(self._lock.parent)
-        handle = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+        """Hold the lock: ``alone``, or together with all others that do not ask to be alone.
+
+        Raises:
+            LedgerError: the file of the lock cannot be opened.
+        """
+        try:
+            make_folder(self._lock.parent)
+            handle = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+        except OSError as error:
+            raise LedgerError(
+                f"{self._lock} cannot be opened: {error.strerror}; nothing was changed; give this "
+                f"user the right to write {self._lock.parent} and the files there, or free space "
+                "on the disk, and start again"
+            ) from error
         try:
             fcntl.flock(handle, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
             yield

@@ -92,6 +92,24 @@ def names_in(folder: Path) -> list[str]:
         ) from error
 
 
+def remove_file(path: Path) -> bool:
+    """Remove a file of a table that does not count; False if it was gone already.
+
+    Raises:
+        ConfigError: the file cannot be removed.
+    """
+    try:
+        path.unlink()
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise ConfigError(
+            f"{path} does not count any more, and cannot be removed: {error.strerror}; give this "
+            "user the right to write its folder"
+        ) from error
+    return True
+
+
 def record_hash(key: bytes | None, value: bytes | None) -> int:
     """CRC-32 of the key above CRC-32 of the value, as a signed 64-bit number.
 

@@ -32,6 +32,7 @@ from kohort.spark.tables.layout import (
     lost_ledger,
     names_in,
     partition_of_file,
+    remove_file,
 )
 from kohort.spark.tables.partition_columns import NewTable
 
@@ -249,6 +250,10 @@ def clean(directory: Path, older_than_s: float) -> list[Orphan]:
     with an intended batch of their present owner stay, whatever their age is, and no batch is
     committed meanwhile. Files that several partitions may share stay while any such batch runs.
     Ages alone are not trusted: clocks jump, and machines sleep.
+
+    Raises:
+        ConfigError: there is no table, or a file cannot be removed.
+        LedgerError: the ledger cannot be read or locked.
     """
     with (
         closing(open_ledger(directory)) as reader,
@@ -261,7 +266,7 @@ def clean(directory: Path, older_than_s: float) -> list[Orphan]:
             if orphan.age_s >= older_than_s and not _may_be_written(orphan.path, running)
         ]
         for orphan in removed:
-            (directory / orphan.path).unlink(missing_ok=True)
+            remove_file(directory / orphan.path)
     return removed
 
 
