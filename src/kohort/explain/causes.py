@@ -100,7 +100,7 @@ _CLIENTS: Final = "; client reason: "
 _NEEDS_ID: Final = "Broker: Group member needs a valid member ID"
 """librdkafka's text of MEMBER_ID_REQUIRED."""
 _NO_OTHER: Final = len("Broker: Group m")
-"""So much of that text is the beginning of no other error."""
+"""The length of the shortest beginning of that text with which no other error begins."""
 _NOTHING: Final = frozenset({"None", "null", "not provided", ""})
 _CLIENTS_WORDS: Final = (
     ("already rebalancing", Cause.OTHERS),

@@ -36,9 +36,9 @@ class ClientLines:
     """Follows the clients of one group.
 
     Attributes:
-        limit: of the names of clients.
-        clients: clients that told something, with the last file of each.
-        ownership: as clients tell it.
+        limit: the limit of the number of names of clients.
+        clients: the clients with a line, and the last file of each.
+        ownership: the owners of partitions, as clients report them.
     """
 
     limit: Limit
@@ -46,14 +46,14 @@ class ClientLines:
     ownership: Ownership
     _names: ClientNames = field(default_factory=ClientNames)
     _late: set[str] = field(default_factory=set)
-    """Clients that left since they polled too late."""
+    """Clients that left because they polled too late."""
     _subscribed: dict[str, float | None] = field(default_factory=dict)
     """When each client of sarama wrote its last subscriptions."""
     _open: dict[str, Fields] = field(default_factory=dict)
     """The rebalance under way of each client."""
 
     def feed(self, event: Event) -> Fields | None:
-        """Take the next line; the fields of the rebalance that ended with it."""
+        """Take the next line; return the fields of the rebalance that this line ends, if any."""
         key = self._names.of(event)
         if key not in self.clients and not self.limit.take():
             return None
@@ -65,7 +65,7 @@ class ClientLines:
         if kind in _BEGINNINGS or (kind is Kind.UNKNOWN_MEMBER and "re-joining" in event.text):
             return self._begins(event, key)
         if kind is Kind.JOINED:
-            begun = self._open[key] = begun or self._seen(event, key)
+            begun = self._open[key] = begun or self._new_fields(event, key)
             begun["joined"], begun["generation"] = event.at, event.generation
             begun["member"] = event.member or begun["member"]
             begun["assignor"] = event.details.get("protocol", "").strip("'\"")
@@ -79,18 +79,18 @@ class ClientLines:
         return None
 
     def finish(self) -> list[Fields]:
-        """The lines end; the fields of the rebalances under way."""
-        # A client that gave its partitions up and asked for nothing was closed.
+        """Take no more lines; return the fields of the rebalances under way."""
+        # A client that gave its partitions up, and then did not ask to join, was closed.
         found = [each for each in self._open.values() if "asked" in each or not _is_vague(each)]
         self._open.clear()
         return found
 
     def _synced(self, event: Event, key: str) -> Fields | None:
-        """A client has its assignment: the rebalance that it began ends."""
+        """End the rebalance of a client that has its assignment."""
         begun = self._open.pop(key, None)
-        if event.maker == "sarama" and self._is_more(key, event.at) and begun is None:
+        if event.maker == "sarama" and self._is_continued(key, event.at) and begun is None:
             return None
-        begun = begun or self._seen(event, key)
+        begun = begun or self._new_fields(event, key)
         if event.generation is not None:
             begun["generation"] = event.generation
         begun["assigned"] = event.at
@@ -100,8 +100,8 @@ class ClientLines:
             begun["assignor"] = event.details.get("protocol", "")
         return begun
 
-    def _is_more(self, key: str, at: float | None) -> bool:
-        """Whether subscriptions of sarama belong to those before: it writes a line a broker."""
+    def _is_continued(self, key: str, at: float | None) -> bool:
+        """Whether a line of sarama continues the one before: each broker has its own line."""
         known, last = key in self._subscribed, self._subscribed.get(key)
         self._subscribed[key] = at
         return known and (at is None or last is None or at - last <= _SOON_S)
@@ -125,12 +125,12 @@ class ClientLines:
             self.ownership.seen(key, at)
 
     def _begins(self, event: Event, key: str) -> Fields | None:
-        """A client begins a rebalance, or tells more about the one that it has begun."""
+        """A client begins a rebalance, or tells more about the rebalance that it began."""
         begun, cause = self._open.get(key), clients_cause(event.reason, event.kind)
         ended = None
         if begun is None or "joined" in begun:
             ended = begun
-            self._open[key] = self._seen(event, key)
+            self._open[key] = self._new_fields(event, key)
         elif begun["cause"] is Cause.UNTOLD and cause is not Cause.UNTOLD:
             begun["cause"] = cause
             begun["reason"] = begun["client_reason"] = event.reason
@@ -138,7 +138,7 @@ class ClientLines:
             self._open[key]["asked"] = event.at
         return ended
 
-    def _seen(self, event: Event, key: str) -> Fields:
+    def _new_fields(self, event: Event, key: str) -> Fields:
         """The fields of a rebalance that a client begins with this event."""
         cause = clients_cause(event.reason, event.kind)
         if key in self._late:

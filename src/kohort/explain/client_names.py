@@ -22,7 +22,7 @@ _ENDING: Final = re.compile(r"(?:\.(?:log|txt|json|jsonl|out|err))+$|^-$")
 """The end of a log's name that says nothing about its program; the whole name of standard input."""
 _MOST: Final = 50_000
 _FAMILY: Final = dict.fromkeys(("aiokafka", "kafka-python", EITHER), EITHER)
-"""Lines of one client, which its program shares with another one, may be credited to both."""
+"""aiokafka and kafka-python write some equal lines: both have one name here."""
 
 
 class ClientNames:

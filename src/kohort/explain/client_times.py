@@ -19,13 +19,13 @@ _REPEATED: Final = ("poll", "heartbeat", "commit")
 
 
 class ClientTimes:
-    """Follows the clients of one history, each by the name of its source."""
+    """Follows the clients of one history; the name of its source identifies a client."""
 
     def __init__(self) -> None:
         self.instances: dict[str, str] = {}
         """``group.instance.id`` by source."""
         self._begun: dict[tuple[str, str], tuple[float, int]] = {}
-        """When a source began a part of its work, and how much that was."""
+        """By source and part of the work: when the part began, and its size."""
         self._restoring: dict[str, tuple[float, set[TopicPartition]]] = {}
         """By source: the start of an assignment's callback, and partitions not read yet."""
         self._restored: dict[str, set[TopicPartition]] = {}

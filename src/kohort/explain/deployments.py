@@ -26,13 +26,13 @@ from kohort.explain.stories import Story
 from kohort.model.errors import ConfigError
 
 MOST_REPLAYED: Final = 60
-"""Events that are replayed; of more, the last ones."""
+"""The largest number of replayed events: the last ones."""
 _BACK_S: Final = 900.0
 """A process that is away for longer is another pod."""
 _PAUSED_S: Final = 5.0
-"""A client that expired and is back so soon was not dead, it was paused."""
+"""A client that expired and came back within this time was paused, not dead."""
 _TOGETHER_S: Final = 15.0
-"""Processes that start so soon after one another are one deployment that starts."""
+"""Processes that start within this time after one another started as one deployment."""
 _WAITED_S: Final = 8.0
 """A longer wait for members to join comes from a member that did not poll."""
 _CLOSING_S: Final = 60.0
@@ -115,7 +115,7 @@ def deployment_of(explained: Explained, lives: Lives) -> Deployment:
     _check_evidence(name, story, named=bool(found or known))
     figures = settings_of(story.rebalances, lives, story.versions)
     session_s = float(figures["session.timeout.ms"].value) / 1_000
-    pods = _chained(found, session_s)
+    pods = _pods_of(found, session_s)
     rows = list(story.rebalances)
     from_start = rows[0].before == 0 or rows[0].generation in {0, 1}
     anonymous = _anonymous(lives, pods, story.rebalances)
@@ -162,7 +162,7 @@ def deployment_of(explained: Explained, lives: Lives) -> Deployment:
         begins=begins,
         notes=tuple(notes),
         rebalances=len(replayed),
-        dead=_dead(replayed),
+        dead=_total_cost(replayed),
     )
 
 
@@ -183,7 +183,7 @@ def _check_evidence(name: str, story: Story, *, named: bool) -> None:
 # -- pods and their events ------------------------------------------------------------------------
 
 
-def _down(life: Life, session_s: float) -> float | None:
+def _stopped_at(life: Life, session_s: float) -> float | None:
     """When the process of a life stopped its work, as near as the evidence says."""
     if life.gone is None:
         return None
@@ -198,7 +198,7 @@ def _down(life: Life, session_s: float) -> float | None:
     return life.gone
 
 
-def _chained(lives: Sequence[Life], session_s: float) -> list[_Pod]:
+def _pods_of(lives: Sequence[Life], session_s: float) -> list[_Pod]:
     """The pods: lives that follow one another, under one instance id or client id."""
     pods: list[_Pod] = []
     order = sorted(lives, key=lambda life: (life.came is not None, life.came or 0.0))
@@ -206,8 +206,8 @@ def _chained(lives: Sequence[Life], session_s: float) -> list[_Pod]:
         candidates = [
             (down, pod)
             for pod in pods
-            if _same(pod.lives[-1], life)
-            and (down := _down(pod.lives[-1], session_s)) is not None
+            if _same_pod(pod.lives[-1], life)
+            and (down := _stopped_at(pod.lives[-1], session_s)) is not None
             and life.came is not None
             and down <= life.came + 0.001
             and life.came - down <= _BACK_S
@@ -223,7 +223,7 @@ def _chained(lives: Sequence[Life], session_s: float) -> list[_Pod]:
     return pods
 
 
-def _same(before: Life, after: Life) -> bool:
+def _same_pod(before: Life, after: Life) -> bool:
     if before.instance or after.instance:
         return before.instance == after.instance
     return bool(after.client) and before.client == after.client
@@ -294,7 +294,7 @@ def _incidents(
 
 
 def _without_end(incidents: list[Incident], pods: int) -> tuple[list[Incident], bool]:
-    """The events without those that ended the whole group; and whether there were such events."""
+    """The events without those of the group's end, and whether the group ended."""
     last = [i for i in incidents if i.what is What.STOPPED and i.for_s is None]
     if len(last) < pods or not last:
         return incidents, False
@@ -309,7 +309,7 @@ def _start(pod: _Pod) -> Incident:
 
 def _ending(pod: str, life: Life, after: Life | None, session_s: float, poll_s: float) -> Incident:
     """The event that ended a life; ``for_s`` is the time until the next life began."""
-    down = _down(life, session_s) or 0.0
+    down = _stopped_at(life, session_s) or 0.0
     back = None if after is None or after.came is None else max(0.0, after.came - down)
     gone = life.gone or down
     if life.end is End.LATE:
@@ -337,7 +337,7 @@ def _waits(
     anonymous: Sequence[str],
     figures: Mapping[str, Figure],
 ) -> list[Incident]:
-    """Busy members: a join phase lasted long, and no source names the member that was late."""
+    """Events of busy members: a long join phase for which no source names the late member."""
     poll_s = float(figures["max.poll.interval.ms"].value) / 1_000
     every = [life for pod in pods for life in pod.lives]
     found = []
@@ -370,13 +370,13 @@ def _waits(
 
 
 def _removed(life: Life, begin: float, end: float) -> bool:
-    """Whether the coordinator removed a silent member of before within this time."""
+    """Whether the coordinator removed this member within the time, because it was silent."""
     silent = life.end in {End.EXPIRED, End.GONE, End.LATE}
     before = life.came is None or life.came < begin
     return silent and before and life.gone is not None and begin <= life.gone <= end
 
 
-def _dead(rebalances: Sequence[Rebalance]) -> Amount | None:
+def _total_cost(rebalances: Sequence[Rebalance]) -> Amount | None:
     """The sum of the costs of rebalances; None if one of them is unknown."""
     costs = [r.cost for r in rebalances]
     known = [cost for cost in costs if cost is not None]

@@ -22,7 +22,7 @@ class Evidence:
     """Collects what sources tell.
 
     Args:
-        planner: as of `Explainer`.
+        planner: as in `Explainer`.
     """
 
     def __init__(self, planner: Planner | None = None) -> None:

@@ -38,13 +38,13 @@ from kohort.explain.wordings.templates import NEWEST, version_text
 
 MOST_GROUPS: Final = 10_000
 MOST_ROWS: Final = 50_000
-"""Rebalances of lines that all groups keep together; above, groups with many keep fewer."""
+"""Rebalances from logs that all groups keep together. Above it, large groups keep fewer."""
 LEAST_ROWS: Final = 20
 """Rebalances that each group keeps in any case: as many as its table has on a terminal."""
 _HISTORY_S: Final = 86_400.0
-"""Lines of a log at most so far from a history's last event are from the same broker."""
+"""A broker's line within this time of a history's last event comes from the same broker."""
 _TROUBLES: Final = (Kind.REPLICAS_CHANGED, Kind.STORE_FAILED)
-"""Troubles of a partition of the offsets topic, and so of all its groups."""
+"""Troubles of a partition of the offsets topic concern all groups of the partition."""
 _MOVES: Final = {Kind.COORDINATOR_MOVED, Kind.REPLICAS_CHANGED, Kind.STORE_FAILED}
 """Lines about a broker alone say nothing beside lines about groups."""
 
@@ -71,7 +71,7 @@ class Explainer:
     Args:
         planner: finds the fewest moves of a balanced assignment if members want different
             topics.
-        lags: whether commits are kept, so that `add_lags` can tell the lag.
+        lags: whether to keep commits, which `add_lags` needs.
     """
 
     def __init__(self, planner: Planner | None = None, *, lags: bool = False) -> None:
@@ -93,7 +93,7 @@ class Explainer:
         self.most_rows = MOST_REBALANCES
         """Rebalances that each group keeps, the last ones."""
         self.dropped = 0
-        """Rebalances that are counted and no longer kept; known at the end."""
+        """Rebalances that were counted and then dropped; known at the end."""
         self._rows = 0
         """Rebalances that all groups keep."""
         self.clients_limit = Limit(MOST_CLIENTS)
@@ -128,13 +128,13 @@ class Explainer:
                     latest.ownership.fetching(item.client, item.partition, item.at)
 
     def _settled(self, item: Settled) -> None:
-        self._records(item.group, item.home).settled(item)
+        self._generations_of(item.group, item.home).settled(item)
         for member in item.members:
             if member.rebalance_s is not None:
                 self._timed(item.group, "rebalance timeout", member.rebalance_s)
 
     def _committed(self, item: Committed) -> None:
-        self._records(item.group, item.home).committed(item)
+        self._generations_of(item.group, item.home).committed(item)
         if self._commits is not None:
             self._keep_commit(item, self._commits)
         if item.topic_id:
@@ -152,7 +152,7 @@ class Explainer:
 
         Args:
             explained: the groups that `finish` returned.
-            ends: tells the ends of logs.
+            ends: returns the ends of logs.
         """
         found = self._commits or {}
         keys = [(each.story, (each.story.group, each.story.partition)) for each in explained]
@@ -208,7 +208,7 @@ class Explainer:
         """Learn names of topics by their ids, which stand in records of the new protocol."""
         self._topics.update(names)
 
-    def _records(self, group: str, home: int | None) -> Generations:
+    def _generations_of(self, group: str, home: int | None) -> Generations:
         found = self._generations.get((group, home))
         if found is None:
             found = Generations(self._planner)
@@ -231,7 +231,7 @@ class Explainer:
         for story in waiting:
             story.logs_end = max(s.last or 0.0 for s in self._stories.values() if s.versions)
         for key in self._servers:
-            self._records(*key)
+            self._generations_of(*key)
         for (group, partition), generations in self._generations.items():
             story = self._latest.get(group) or Story(group=group)
             if partition is not None and story.partition not in {None, partition}:
@@ -260,7 +260,7 @@ class Explainer:
         return sorted(explained, key=lambda e: (not e.story.group, -e.story.total, e.story.group))
 
     def _share_troubles(self) -> None:
-        """Groups take the troubles of their partition of the offsets topic, also earlier ones."""
+        """Add the troubles of a partition of the offsets topic to each group of the partition."""
         nameless = [s for (group, _), s in self._stories.items() if not group]
         for told in nameless:
             for story in self._stories.values():
@@ -313,7 +313,7 @@ class Explainer:
 
 
 def _earlier(row: Rebalance, seconds: float) -> Rebalance:
-    """The row of a log with a clock that is ahead, in the reference's time."""
+    """The row with times of the reference clock; its log's clock is ahead by ``seconds``."""
     if not seconds:
         return row
     return replace(

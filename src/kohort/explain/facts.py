@@ -106,7 +106,7 @@ class HistoryReader:
         at = self._wall_s + recorded.at / MICROS_PER_SECOND
         if isinstance(fact, Fact):
             place = Place(self._file, recorded.sequence)
-            return [(at, told) for told in self._coordinators(fact, at, place)]
+            return [(at, told) for told in self._of_coordinator(fact, at, place)]
         told = self._of_client(fact, at, recorded)
         counts = self.log.counts
         counts.lines += 1
@@ -169,7 +169,7 @@ class HistoryReader:
             details=details,
         )
 
-    def _coordinators(self, fact: Fact, at: float, place: Place) -> Iterator[Told]:
+    def _of_coordinator(self, fact: Fact, at: float, place: Place) -> Iterator[Told]:
         match fact:
             case MemberAdded():
                 self._members[fact.member_id] = fact

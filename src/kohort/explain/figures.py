@@ -18,7 +18,7 @@ from kohort.explain.lives import Lives
 from kohort.explain.rebalances import Rebalance
 
 KOHORTS_LOOK_MS: Final = 50
-"""A waiting poll of kohort's consumer looks at the group so often."""
+"""The time between two looks of a waiting poll of kohort's consumer at the group."""
 _OF_HISTORIES: Final = ("poll", "flush", "restore", "restore again")
 """Samples that only histories have."""
 _KAFKA_3: Final = 3.0
@@ -41,13 +41,13 @@ def settings_of(
     """All figures that do not depend on events, by name.
 
     Args:
-        rebalances: of the group.
-        lives: of its members.
-        versions: of Kafka, as a story has them.
+        rebalances: the rebalances of the group.
+        lives: the lives of its members.
+        versions: the versions of Kafka, as in `Story`.
     """
     rows = list(rebalances)
     old = versions is not None and versions[1] < _KAFKA_3
-    session = _most(lives.sessions, 10.0 if old else 45.0, "of Kafka's clients")
+    session = _most_frequent(lives.sessions, 10.0 if old else 45.0, "of Kafka's clients")
     static = sum(bool(life.instance) for life in lives.lives.values())
     return {
         "partition.assignment.strategy": _strategy(lives),
@@ -57,29 +57,29 @@ def settings_of(
             source=f"{static} members with an instance id" if static else "no member has one",
         ),
         "session.timeout.ms": session,
-        "heartbeat.interval.ms": _middle(
+        "heartbeat.interval.ms": _median_figure(
             lives, "heartbeat", 5_000 if lives.server_side else 3_000, "heartbeats"
         ),
-        "max.poll.interval.ms": _most(
+        "max.poll.interval.ms": _most_frequent(
             lives.rebalances or _poll_waits(rows), 300.0, "of Kafka's clients"
         ),
         "group.initial.rebalance.delay.ms": _initial_delay(rows),
-        "auto.commit.interval.ms": _middle(lives, "commit", 5_000, "commits"),
+        "auto.commit.interval.ms": _median_figure(lives, "commit", 5_000, "commits"),
         "scheduled.rebalance.max.delay.ms": assumed_figure(0, "no sign of a wait for lost members"),
         "batch.ms": _batch(lives),
         "records.per.second": _rate(lives),
         **_flush(lives),
         **_restore(lives),
-        **_look(lives),
+        **_look_interval(lives),
     }
 
 
 def assumed_figure(value: float | str, source: str) -> Figure:
-    """A value that no source tells; ``source`` says where it comes from."""
+    """A figure that no source tells; ``source`` says where the value comes from."""
     return Figure(value=value, known=Known.ASSUMED, source=source)
 
 
-def _most(seconds: Counter[float], default_s: float, owner: str) -> Figure:
+def _most_frequent(seconds: Counter[float], default_s: float, owner: str) -> Figure:
     """The most frequent value, in milliseconds."""
     if not seconds:
         return assumed_figure(round(default_s * 1_000), f"the default {owner}")
@@ -115,7 +115,7 @@ def _strategy(lives: Lives) -> Figure:
     return assumed_figure("range", "the default of Kafka's clients")
 
 
-def _middle(lives: Lives, name: str, default_ms: int, what: str) -> Figure:
+def _median_figure(lives: Lives, name: str, default_ms: int, what: str) -> Figure:
     """The median of samples, in milliseconds."""
     seconds = [each for each, _ in lives.samples.get(name, ())]
     if len(seconds) < 3:
@@ -196,7 +196,7 @@ def _restore(lives: Lives) -> dict[str, Figure]:
     }
 
 
-def _look(lives: Lives) -> dict[str, Figure]:
+def _look_interval(lives: Lives) -> dict[str, Figure]:
     """The time between two looks of a waiting poll at the group, if kohort's consumers have one."""
     if not any(lives.samples.get(name) for name in _OF_HISTORIES):
         return {}

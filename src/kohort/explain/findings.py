@@ -18,7 +18,7 @@ from kohort.explain.rebalances import Rebalance
 from kohort.explain.stories import Story
 from kohort.explain.tried_advice import TRIED
 
-POLL_WORDS: Final = ("poll timeout", "poll.interval")
+_POLL_WORDS: Final = ("poll timeout", "poll.interval")
 """Parts of the reasons with which Java's and kohort's members leave."""
 SIGNS: Final = {Known.BOUNDED: "≤ ", Known.ASSUMED: "~ "}
 """The sign in front of a number that was not measured."""
@@ -49,6 +49,11 @@ class Finding:
     def effect(self) -> str:
         """The effect of the advice in the lab; empty if it was not tried there."""
         return TRIED.get(self.trial or self.name, "")
+
+
+def tells_late_poll(text: str) -> bool:
+    """Whether the text of a member's leave, or its reason, says that the member polled too late."""
+    return any(words in text for words in _POLL_WORDS)
 
 
 def timeout_near(seconds: float) -> str:
@@ -94,9 +99,9 @@ def member_text(each: Rebalance) -> str:
 
 
 def waited_text(each: Rebalance) -> str:
-    """The members that the coordinator waited for; ``(likely)`` follows one that is not measured.
+    """The members that the coordinator waited for; ``(likely)`` if that is not measured.
 
-    A round with its end in the moment in which a member left waited for that member: likely.
+    If a round ended in the moment in which a member left, it likely waited for that member.
     """
     if not each.waited:
         return ""
@@ -181,7 +186,8 @@ def places_of(told: Iterable[Event | Rebalance]) -> tuple[Place, ...]:
 def rest_between(first: Rebalance, second: Rebalance) -> float | None:
     """Seconds of rest between two rebalances; None if unknown.
 
-    The offsets topic tells no beginning: there it is the time to the end of the second one.
+    The offsets topic does not tell when a rebalance began. With it, the rest includes the second
+    rebalance.
     """
     begun = second.began if second.began is not None else second.ended
     if first.ended is None or begun is None or begun < first.ended:

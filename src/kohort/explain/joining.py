@@ -23,7 +23,7 @@ from kohort.explain.waits import joins_of_clients, with_clients_joins
 _SAME_S: Final = 600.0
 """Two clocks may differ by minutes; a generation number returns much later at the earliest."""
 _LATE_S: Final = 0.5
-"""Joins and stops that begin so long after a complete generation are no part of its rebalance."""
+"""Joins and stops that begin later than this after a generation are not part of its rebalance."""
 _AT_ONCE_S: Final = 0.25
 """The coordinator answers all members at once when the leader has assigned."""
 _HEARTBEAT_S: Final = 3.0
@@ -36,16 +36,16 @@ def joined(told: Iterable[Rebalance], found: Iterable[Rebalance]) -> list[Rebala
     """One list of the rebalances in logs and those in the offsets topic, by generation.
 
     Args:
-        told: those of the logs; their causes and times are better.
-        found: those of the offsets topic; only they have moves and stops.
+        told: the rebalances in logs. Their causes and times are better.
+        found: the rebalances in the offsets topic. Only these have moves and stops.
     """
     missing = {each.generation: each for each in found}
     merged = []
     for each in told:
         other = missing.get(each.generation)
-        if other is not None and _near(each.ended, other.ended):
+        if other is not None and _may_be_equal(each.ended, other.ended):
             del missing[each.generation]
-            each = _both(each, other)  # noqa: PLW2901 - the same rebalance, with more values
+            each = _with_record(each, other)  # noqa: PLW2901 - the same rebalance, with more values
         merged.append(each)
     merged += missing.values()
     return sorted(merged, key=lambda r: r.ended or 0)
@@ -75,7 +75,7 @@ def one_row_each(rows: Iterable[Rebalance]) -> list[Rebalance]:
         key = each.generation, number
         other = merged.get(key)
         if other is None or not _came_back(other, each):
-            merged[key] = each if other is None else _one(other, each)
+            merged[key] = each if other is None else _merged_pair(other, each)
             parts.setdefault(key, []).append(each)
     seen: set[str] = set()
     rounds = _with_singles(list(parts.values()), singles)
@@ -100,7 +100,7 @@ def _with_singles(
 
 
 def _under_way(rounds: list[list[Rebalance]], each: Rebalance) -> list[Rebalance] | None:
-    """The generation of a coordinator that a client asked to join; its log ends before the answer.
+    """The coordinator's generation that a client asked to join; the client's log ends then.
 
     None if the client's log goes on, or no coordinator told such a generation.
     """
@@ -116,10 +116,10 @@ def _under_way(rounds: list[list[Rebalance]], each: Rebalance) -> list[Rebalance
 
 
 def _at_once(told: list[Rebalance], each: Rebalance) -> bool:
-    """Whether another client got its partitions in the same moment: the leader had assigned.
+    """Whether another client got its partitions in the same moment, when the leader had assigned.
 
     Two clients that had not joined at the end of their logs share a rebalance, too, if they began
-    within a heartbeat: in that time each client learns that the group rebalances.
+    within one heartbeat interval: in this time each client learns that the group rebalances.
     """
     if each.side is not Side.CLIENT or any(_client(other) == _client(each) for other in told):
         return False
@@ -137,16 +137,16 @@ def _client(row: Rebalance) -> str:
 
 
 def _of_clients(told: list[Rebalance], seen: set[str]) -> Rebalance:
-    """The row of one generation, with values that several clients tell together.
+    """The row of one generation, with values that only several clients together tell.
 
-    The member that joined last; and a new member, likely, if one client gave no reason, all others
-    reported a rebalance of others, and the client was in no generation before.
+    These are the member that joined last, and a likely new member: one client gave no reason, all
+    others reported a rebalance of others, and the client was in no generation before.
 
     Args:
         told: the rows of a coordinator and of clients, in the order of their ends.
         seen: the clients of the rows before; those of this row are added.
     """
-    row, clients = reduce(_one, told), [each for each in told if each.side is Side.CLIENT]
+    row, clients = reduce(_merged_pair, told), [each for each in told if each.side is Side.CLIENT]
     begun = [each for each in clients if each.cause is Cause.UNTOLD]
     late, new = bool(seen), {_client(each) for each in clients} - seen
     seen |= new
@@ -180,13 +180,13 @@ def _of_clients(told: list[Rebalance], seen: set[str]) -> Rebalance:
 
 
 def _came_back(complete: Rebalance, each: Rebalance) -> bool:
-    """Whether a client joined a generation that was complete: a static member that came back."""
+    """Whether a client joined a complete generation, as a static member does that comes back."""
     begun, ended = each.began, complete.ended
     late = begun is not None and ended is not None and begun > ended + _LATE_S
     return late and each.side is Side.CLIENT
 
 
-def _one(first: Rebalance, second: Rebalance) -> Rebalance:
+def _merged_pair(first: Rebalance, second: Rebalance) -> Rebalance:
     """One row of two that report the same generation."""
     if (second.side is not Side.CLIENT) > (first.side is not Side.CLIENT):
         first, second = second, first
@@ -196,9 +196,9 @@ def _one(first: Rebalance, second: Rebalance) -> Rebalance:
         first, second = second, first
     return replace(
         first,
-        began=_least(first.began, second.began),
-        joined=_most(first.joined, second.joined),
-        assigned=_most(first.assigned, second.assigned),
+        began=_earlier(first.began, second.began),
+        joined=_later(first.joined, second.joined),
+        assigned=_later(first.assigned, second.assigned),
     )
 
 
@@ -219,7 +219,7 @@ def with_clients(
     again: Counter[int] = Counter()
     for stop in ownership.stops:
         place = _nearest(ends, stop.end)
-        if place >= 0 and not (clients and _apart(rows[place], stop)):
+        if place >= 0 and not (clients and _is_outside(rows[place], stop)):
             stops.setdefault(place, []).append(stop)
     for handed in ownership.again:
         again[_nearest(ends, handed.at)] += handed.records
@@ -243,9 +243,9 @@ def with_clients(
 
 
 def owned_until_gone(owned: Sequence[Owned], rows: Iterable[Rebalance]) -> list[Owned]:
-    """The times of ownership in the offsets topic, each until its owner was gone.
+    """The times of ownership in the offsets topic, each cut at the moment when its owner was gone.
 
-    The topic tells the next owners only. A coordinator's log tells when a member left or expired.
+    The topic tells only the next owners. A coordinator's log tells when a member left or expired.
     """
     gone: dict[str, list[float]] = {}
     for row in rows:
@@ -262,11 +262,11 @@ def owned_until_gone(owned: Sequence[Owned], rows: Iterable[Rebalance]) -> list[
 
 
 def without_rebalance(rows: list[Rebalance], ownership: Ownership, clients: int) -> list[Stop]:
-    """The stops of partitions while no generation began, as of `with_clients`."""
+    """The stops of partitions while no generation began; arguments as in `with_clients`."""
     ends, found = _ends(rows), []
     for stop in ownership.stops:
         place = _nearest(ends, stop.end)
-        if place >= 0 and _apart(row := rows[place], stop):
+        if place >= 0 and _is_outside(row := rows[place], stop):
             whole = row.members is not None and row.members <= clients
             known = Known.MEASURED if whole else Known.BOUNDED
             found.append(Stop(stop.partition, stop.begin, stop.end, known))
@@ -282,8 +282,8 @@ def _ends(rows: list[Rebalance]) -> list[tuple[float, int]]:
     ]
 
 
-def _apart(row: Rebalance, stop: Stop) -> bool:
-    """Whether a stop has nothing to do with the rebalance that ended next to its end."""
+def _is_outside(row: Rebalance, stop: Stop) -> bool:
+    """Whether a stop does not belong to the rebalance with the nearest end."""
     begun = row.began if row.began is not None else row.ended
     if row.ended is None or begun is None:
         return False
@@ -291,21 +291,21 @@ def _apart(row: Rebalance, stop: Stop) -> bool:
 
 
 def _nearest(ends: list[tuple[float, int]], at: float) -> int:
-    """The number of the row that ended next to a time; -1 if no row ended."""
+    """The number of the row with the end that is nearest to a time; -1 if no row ended."""
     after = bisect_left(ends, (at, 0))
     around = ends[max(0, after - 1) : after + 1]
     return min(around, key=lambda end: abs(end[0] - at), default=(0.0, -1))[1]
 
 
-def _least(first: float | None, second: float | None) -> float | None:
+def _earlier(first: float | None, second: float | None) -> float | None:
     return min((at for at in (first, second) if at is not None), default=None)
 
 
-def _most(first: float | None, second: float | None) -> float | None:
+def _later(first: float | None, second: float | None) -> float | None:
     return max((at for at in (first, second) if at is not None), default=None)
 
 
-def _both(told: Rebalance, found: Rebalance) -> Rebalance:
+def _with_record(told: Rebalance, found: Rebalance) -> Rebalance:
     same = not found.member or found.member == told.member
     return replace(
         told,
@@ -323,12 +323,12 @@ def _both(told: Rebalance, found: Rebalance) -> Rebalance:
 
 
 def _after_cause(stop: Stop, told: Rebalance) -> Stop:
-    """No partition stood still before the cause, unless its owner was the member that went."""
+    """Cut a stop at the cause of the rebalance, unless the member that went owned the partition."""
     if told.began is None or told.cause in _GONE or not stop.begin < told.began <= stop.end:
         return stop
     return replace(stop, begin=told.began)
 
 
-def _near(first: float | None, second: float | None) -> bool:
+def _may_be_equal(first: float | None, second: float | None) -> bool:
     """Whether two times may belong to one rebalance; two clocks may differ by minutes."""
     return first is None or second is None or abs(first - second) < _SAME_S

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class Limit:
-    """So many things may be kept."""
+    """The limit of a number of things, and the number of things that are kept."""
 
     most: int
     used: int = 0

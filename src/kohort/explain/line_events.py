@@ -33,7 +33,8 @@ _OF_JAVA: Final = re.compile(r"\b(?:Abstract|Consumer|Worker)Coordinator\b|apach
 _CLIENTLESS: Final = frozenset(
     {"kafka-python", "aiokafka", EITHER, "franz-go", "librdkafka", "kafka-go", "ruby-kafka"}
 )
-"""Programs with a member id in few of their lines: a client by it would be another one."""
+"""Programs that write the member id in few lines. A client that is named by a member id would count
+as another client than the one in the other lines."""
 _DAY_S: Final = 86_400.0
 MOST_TEXT: Final = 600
 _MOST_REPEATED: Final = 1_000
@@ -60,7 +61,7 @@ class LineEvents:
         self._groups: dict[str, str] = {}
         """The last group that a source named, for lines without one."""
         self._home = ("", -1)
-        """The last group of which a line told the partition of the offsets topic."""
+        """The group and the partition of the last line that named both."""
         self._at_home: dict[int, str] = {}
         """The last group in each partition of the offsets topic."""
         self._latest: dict[str, float] = {}
@@ -73,9 +74,9 @@ class LineEvents:
         self._java = False
         """Whether a line was Java's."""
         self._aiokafka = False
-        """Whether a line was certainly aiokafka's; it shares messages with kafka-python."""
+        """Whether a line was certainly aiokafka's. It shares some messages with kafka-python."""
         self._kafka_python = False
-        """Whether the last line of such a program was kafka-python's, as far as is known."""
+        """Whether the last line that both programs may write was likely kafka-python's."""
 
     def again(self, frame: Framed, number: int) -> Event | None:
         """The event of a consumer of Java that wrote the same text before; None for a new text.
@@ -85,7 +86,7 @@ class LineEvents:
         known = self._repeated.get(frame.text)
         if known is None or frame.at is None:
             return None
-        self._of_whom(known.kind, known.group, known.client, known.partition)
+        self._note_group(known.kind, known.group, known.client, known.partition)
         at = self._on_its_day(known.client, frame.at, dated=True)
         return _new(
             Event, (*known[:2], _new(Place, (self._file, number)), known[3], at, *known[5:])
@@ -111,7 +112,7 @@ class LineEvents:
             versions = versions_of(versions, text) if wording.reasoned else versions
         else:
             kind = kind_of(found, frame.fields, java=self._java)
-            generation = self._told_before(maker, kind, generation)
+            generation = self._generation_of(maker, kind, generation)
             versions, alike = None, maker in _ALIKE
             if alike:
                 maker = self._maker(maker, frame)
@@ -128,7 +129,7 @@ class LineEvents:
         home = int(partition) if partition else None
         if side is _TOOL:
             self._listed = group, place.line
-        group = self._of_whom(kind, group, source or client, home)
+        group = self._note_group(kind, group, source or client, home)
         if at is not None:
             at = self._on_its_day(source or client, at, dated=dated)
         # This takes half the time of a call with the names of the fields.
@@ -144,8 +145,8 @@ class LineEvents:
             ),
         )
 
-    def _told_before(self, maker: str, kind: Kind, generation: str) -> str:
-        """The generation of a line; brod writes it in the line in front of the assignment."""
+    def _generation_of(self, maker: str, kind: Kind, generation: str) -> str:
+        """The generation of a line; brod writes the generation one line before the assignment."""
         self._java |= maker == "Java"
         if maker != "brod":
             return generation
@@ -153,10 +154,10 @@ class LineEvents:
             self._generation = generation or self._generation
         return self._generation if kind is Kind.SYNCED else ""
 
-    def _of_whom(self, kind: Kind, group: str, key: str, home: int | None) -> str:
-        """The group of a line, which is noted for later lines without one."""
+    def _note_group(self, kind: Kind, group: str, key: str, home: int | None) -> str:
+        """The group of a line. It is kept for later lines that name no group."""
         if not group:
-            # The next line that names a group is about the one that a user of Spark chose.
+            # A later line names the group that the user of Spark chose.
             return "" if kind is _GROUP_CHOSEN else self._group_of_line(key, home)
         groups = self._groups
         if len(groups) > _MOST_SOURCES or len(self._at_home) > _MOST_SOURCES:
@@ -210,7 +211,7 @@ class LineEvents:
         return at
 
     def of_group(self, row: Event) -> Event:
-        """A row of a table without a column for groups is about the group of the line in front."""
+        """The row with its group: a table without a group column is about the line before it."""
         group, number = self._listed
         if row.group or row.place.line - number > LINES_OF_A_RECORD:
             return row

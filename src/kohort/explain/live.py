@@ -42,7 +42,8 @@ class LiveGroup:
     _down: dict[str, float] = field(default_factory=dict)
     """Since when a partition of a group of KIP-848 has no owner."""
     members_tell: MembersTell | None = None
-    """A record comes at the end of a rebalance; members tell when they give partitions up."""
+    """Returns the owners that members report. A record comes only at the end of a rebalance, but
+    members report at once that they give partitions up."""
     _recorded: dict[str, str] = field(default_factory=dict)
     _moves: deque[Event] = field(default_factory=lambda: deque(maxlen=MOST_MOVES))
     """The last changes of the coordinator."""
@@ -85,7 +86,7 @@ class LiveGroup:
         return self._classic
 
     def _take(self, rebalances: list[Rebalance], stops: Iterable[Stop]) -> None:
-        """Rebalances that ended; stops that end later belong to the last one."""
+        """Add rebalances that ended. Stops that end later belong to the last rebalance."""
         if rebalances:
             self.picture.rebalanced(rebalances)
             self.version += 1
@@ -96,7 +97,7 @@ class LiveGroup:
             self.version += 1
 
     def look(self, at: float) -> None:
-        """The members told something at this time."""
+        """Ask the members for the owners at this time."""
         self._own(self._recorded, at)
 
     def _own(self, recorded: dict[str, str], at: float) -> None:
@@ -122,7 +123,7 @@ class LiveGroups:
 
     Args:
         planner: finds the fewest moves of a balanced assignment, as in `Generations`.
-        tells: by name, for groups of which the members tell the owners.
+        tells: for each group with members that report the owners: the function that returns them.
     """
 
     def __init__(

@@ -4,7 +4,7 @@ In: events, records and times of one group, in the order of their times. Out: `L
 of members, sizes of topics, samples of times. Memory is bounded. Must not know: files, the lab.
 
 Several sources may tell one change: the broker's log, the offsets topic, the member's own history.
-The member id joins them. A word about the end (left, expired) is better than a member that is
+The member id connects them. A line about the end (left, expired) tells more than a member that is
 missing in the next record.
 """
 
@@ -18,7 +18,7 @@ from typing import Final
 from kohort.explain.causes import Cause, reason_of
 from kohort.explain.client_names import ClientNames
 from kohort.explain.events import Event, Handed, Kind, Side, Timed
-from kohort.explain.findings import POLL_WORDS
+from kohort.explain.findings import tells_late_poll
 from kohort.explain.lines.values import client_of
 from kohort.explain.offsets_topic.generations import Committed, Settled
 from kohort.explain.offsets_topic.server_groups import Bumped, Reconciled, ServerMember
@@ -42,8 +42,8 @@ class End(StrEnum):
     GONE = "was gone"
 
 
-_WORSE: Final = {End.GONE: 0, End.LEFT: 1, End.EXPIRED: 1, End.REPLACED: 1, End.LATE: 2}
-"""A way with a higher number tells more than one with a lower number."""
+_PRECISION: Final = {End.GONE: 0, End.LEFT: 1, End.EXPIRED: 1, End.REPLACED: 1, End.LATE: 2}
+"""An end with a higher number tells more than an end with a lower number."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -101,8 +101,8 @@ class Lives:
             case Committed():
                 self._committed(told)
             case Handed():
-                self._topic(told.partition)
-                self._sign(self._sources.get(told.client, ""), told.at)
+                self._note_partition(told.partition)
+                self._note_sign_of_life(self._sources.get(told.client, ""), told.at)
             case Timed():
                 self._timed(told)
             case Bumped() | Reconciled():
@@ -143,10 +143,10 @@ class Lives:
                 self.rebalances[member.rebalance_s] += 1
             life.partitions = frozenset(map(str, member.partitions))
             for partition in member.partitions:
-                self._topic(str(partition))
+                self._note_partition(str(partition))
                 self._owner[str(partition)] = member.member
         for life in self.lives.values():
-            # Files are read before the offsets topic: a life may begin after this record.
+            # Logs are read before the offsets topic: a life may begin after this record.
             there = life.joined and life.gone is None and (life.came or 0.0) <= record.at
             if there and life.member not in known:
                 replaced = life.instance and any(
@@ -158,7 +158,7 @@ class Lives:
 
     def _committed(self, commit: Committed) -> None:
         partition = str(commit.partition)
-        self._topic(partition)
+        self._note_partition(partition)
         before = self._progress.get(partition)
         self._progress[partition] = commit.at, commit.offset
         owner = self._owner.get(partition, "")
@@ -166,7 +166,7 @@ class Lives:
             self._sample("commit", commit.at - before[0])
             rate = (commit.offset - before[1]) / (commit.at - before[0])
             self._sample("rate", rate)
-        self._sign(owner, commit.at)
+        self._note_sign_of_life(owner, commit.at)
 
     def _server_member(self, told: ServerMember) -> None:
         self.server_side = True
@@ -251,7 +251,7 @@ class Lives:
         for name, found in (("session", self.sessions), ("timeout", self.rebalances)):
             if (text := event.details.get(name, "")).isdecimal():
                 found[int(text) / 1_000] += 1
-        late = any(words in event.reason for words in POLL_WORDS)
+        late = tells_late_poll(event.reason)
         self._end(event.member, at, End.LATE if late else End.LEFT, event.client, event.instance)
 
     def _client(self, event: Event) -> None:
@@ -261,7 +261,7 @@ class Lives:
         key = self._names.of(event)
         member = event.member or self._sources.get(key, "")
         for partition in partitions_in(event.details.get("partitions", "")):
-            self._topic(partition)
+            self._note_partition(partition)
         match event.kind:
             case Kind.JOINED | Kind.SYNCED if event.member:
                 self._sources[key] = event.member
@@ -274,18 +274,18 @@ class Lives:
                     self.rebalances[int(text) / 1_000] += 1
                 self._end(member, at, End.LATE)
             case Kind.LEAVING:
-                late = any(words in event.reason for words in POLL_WORDS)
+                late = tells_late_poll(event.reason)
                 self._end(member, at, End.LATE if late else End.LEFT)
             case Kind.PROCESS_ENDED:
                 killed = event.text.startswith("ProcessKilled")
                 self._end(member, at, End.KILLED if killed else End.LEFT)
             case _:
                 pass
-        self._sign(member, at)
+        self._note_sign_of_life(member, at)
 
     def _listed(self, event: Event) -> None:
         if partition := event.details.get("partition", ""):
-            self._topic(partition)
+            self._note_partition(partition)
         if event.member:
             life = self._life(event.member)
             life.client, life.joined = event.client or life.client, True
@@ -308,16 +308,16 @@ class Lives:
         life = self._life(member)
         life.client, life.instance = client or life.client, instance or life.instance
         life.joined = True
-        if life.end is None or _WORSE.get(life.end, 3) < _WORSE.get(end, 3):
+        if life.end is None or _PRECISION.get(life.end, 3) < _PRECISION.get(end, 3):
             life.end = end
             life.gone = at if life.gone is None or end is not End.LATE else min(at, life.gone)
 
-    def _sign(self, member: str, at: float) -> None:
+    def _note_sign_of_life(self, member: str, at: float) -> None:
         life = self.lives.get(member)
         if life is not None and life.gone is None:
             life.seen = at if life.seen is None else max(at, life.seen)
 
-    def _topic(self, partition: str) -> None:
+    def _note_partition(self, partition: str) -> None:
         topic, _, number = partition.rpartition("-")
         if not topic or not number.isdecimal():
             return

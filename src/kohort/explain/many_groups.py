@@ -17,7 +17,7 @@ _LEAST_GROUPS: Final = 3
 
 
 def expired_together(stories: Iterable[Story]) -> dict[str, list[Finding]]:
-    """Members of many groups expired within a second: the coordinator is at fault, not they."""
+    """Members of many groups expired within a second: likely a fault of the coordinator."""
     seconds: dict[int, dict[str, Story]] = {}
     for story in stories:
         for at in story.expired_at:

@@ -4,9 +4,9 @@ In: partitions that a client got or gave up, records that it delivered, in the o
 Out: `Owned` times, `Stop` values, records that were delivered twice. Must not know: messages,
 rebalances.
 
-A client that died tells no end. Its ownership ends with its last sign of life when another client
-gets the partition. A client that goes on with its signs of life did not die: then both own the
-partition for a time, and it does not stand still.
+A client that died does not report the end of its ownership. When another client gets the partition,
+the ownership ends with the last sign of life of the dead client. If the first client still shows
+signs of life, both clients own the partition for a time, and the partition does not stand still.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from kohort.explain.limits import Limit
 MOST_STEPS: Final = 200_000
 """Reports of clients that are kept until the sources end; groups may share this limit."""
 _NOTED_S: Final = 0.1
-"""Signs of life of one client are noted so far apart."""
+"""The shortest time between two signs of life of one client that are kept."""
 _ALIVE_S: Final = 5.0
-"""A client that lives tells something within this time: Java's heartbeats come every 3 s."""
+"""A client without a sign of life for this time is dead: Java sends heartbeats every 3 s."""
 MOST_KEPT: Final = 50_000
 """Times of ownership, and stops, that are kept for one group."""
 
@@ -40,7 +40,7 @@ class Owned:
     begin: float
     end: float
     ready: float | None = None
-    """When the member began to read; ``end``: it did not; None: not known."""
+    """When the member began to read; equal to ``end`` if it never did; None if unknown."""
 
 
 class _Step(NamedTuple):
@@ -69,11 +69,11 @@ class Ownership:
     delivered: bool = False
     """Whether deliveries are known: then no value in ``again`` means no duplicates."""
     limit: Limit = field(default_factory=lambda: Limit(MOST_STEPS))
-    """For steps."""
+    """The limit of the number of steps."""
     tellers: set[str] = field(default_factory=set)
-    """Clients that named their partitions: not all programs do."""
+    """Clients that named their partitions; some programs never do."""
     _steps: list[_Step] = field(default_factory=list)
-    """Not yet followed."""
+    """Steps that are not followed yet."""
     _noted: dict[str, float] = field(default_factory=dict)
     """The last sign of life of each client among the steps."""
     _holds: dict[str, tuple[str, float]] = field(default_factory=dict)

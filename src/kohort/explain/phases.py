@@ -24,8 +24,8 @@ class Phase(NamedTuple):
 def phases_of(each: Rebalance) -> list[Phase]:
     """The phases that the sources tell, in their order.
 
-    Before the coordinator noticed the cause, and after the leader had assigned, partitions may
-    stand still, too: as long as a stop shows.
+    Partitions may stand still before the coordinator noticed the cause, and after the leader had
+    assigned: stops show how long.
     """
     began = each.began if each.began is not None else each.assigned
     ended = each.ended
@@ -51,7 +51,7 @@ def phases_of(each: Rebalance) -> list[Phase]:
 def wait_text(each: Rebalance) -> str:
     """The wait for members in one sentence; empty if no source tells the members.
 
-    ``(likely)`` follows a member that is not measured.
+    ``(likely)`` follows a member if the wait for it is not measured.
     """
     if not each.waited or each.join_s is None:
         return ""

@@ -13,7 +13,13 @@ from typing import Final
 from kohort.explain.events import Event, Kind, Place, Side
 from kohort.explain.line_events import MOST_TEXT, LineEvents
 from kohort.explain.lines.fields import in_fields
-from kohort.explain.lines.frames import LINES_OF_A_RECORD, Framed, framed, kafkas, same_source_time
+from kohort.explain.lines.frames import (
+    LINES_OF_A_RECORD,
+    Framed,
+    framed,
+    kafka_frame,
+    same_source_time,
+)
 from kohort.explain.lines.line_counts import LineCounts
 from kohort.explain.lines.marks import CERTAIN, HEAD, is_open, is_table, may_be
 from kohort.explain.lines.paired_lines import PairedLines, paired
@@ -30,9 +36,10 @@ _MOST_EXAMPLES: Final = 5
 _OF_CONSUMER: Final = "[Consumer "
 _MOST_HELD: Final = 1_000
 _MOST_AROUND: Final = 3
-"""Exports have objects around those of the log; each costs a second look at their lines."""
+"""Enclosing objects that are searched: exports put a log's objects into others. The lines are read
+once more for each of them."""
 _TIMELESS: Final = 100
-"""After this many lines without a time, the log has none: nobody looks for it any more."""
+"""After this many lines without a time, the log counts as one without times."""
 _HOUSEKEEPING: Final = Kind.HOUSEKEEPING
 """Python 3.11 finds a member by its class three times as slowly as a name of the module."""
 _new: Final = tuple.__new__
@@ -56,11 +63,11 @@ class LogReader:
         self._before: deque[str] = deque(maxlen=LINES_OF_A_RECORD)
         """The lines before the present one."""
         self._timeless = 0
-        """Lines about groups without a time since the last one with a time before it."""
+        """Lines about groups for which no time was found, since the last line with a time."""
         self._torn: TornLine | PairedLines | None = None
-        """A line that may go on with the next ones: a terminal broke it, or pairs follow."""
+        """A line that the next lines may continue: a terminal broke it, or pairs follow."""
         self._around = 0
-        """The objects around the lines that are read for the second time."""
+        """The number of objects that enclose the lines that are read once more."""
 
     def read(self, number: int, line: str, *, cut: bool = False) -> list[Event]:
         """The events that are complete with this line: mostly none or one, in order.
@@ -107,7 +114,7 @@ class LogReader:
                     before.append(line)
                     continue
                 if line.endswith(")"):
-                    frame = kafkas(line)
+                    frame = kafka_frame(line)
             if frame is None:
                 found += self.read(place, line)
                 continue
@@ -199,7 +206,7 @@ class LogReader:
         return self._message(number, line)
 
     def _message(self, number: int, line: str, *, last: bool = False) -> list[Event]:
-        """The events of a line that may tell something; ``last``: it waits for no other line."""
+        """The events of a line that may tell something; ``last``: no other line continues it."""
         counts = self.counts
         frame = framed(line)
         timed = frame.at is not None
@@ -210,7 +217,7 @@ class LogReader:
         ended = line.endswith(")" if line.startswith("[") else _WHOLE)
         cut = not (last or ended) and may_be_torn(line)
         if cut and line.startswith("[") and "[GroupCoordinator" in line:
-            # A known message without its end: the next line may have the end.
+            # The message is known, but its end is absent: the next line may have the end.
             self._torn = TornLine(number, line)
             return []
         if not last and not frame.fields and self._has_pairs(number, line, frame.text):
@@ -233,11 +240,11 @@ class LogReader:
         return []
 
     def _object(self, number: int, line: str) -> PairedLines | None:
-        """The object that a line begins; None if it begins none, or too deep in others."""
+        """The object that a line begins; None without an object, or within too many others."""
         return paired(number, line, self._around) if self._around < _MOST_AROUND else None
 
     def _has_pairs(self, number: int, line: str, text: str) -> bool:
-        """Whether pairs may follow a line of KafkaJS, as pino writes them; then the line waits."""
+        """Whether the pairs of pino may follow a line of KafkaJS; then the line waits for them."""
         record = paired(number, line)
         found = None if record is None else understood(text)
         if found is None or found.wording.maker != "KafkaJS":
@@ -246,7 +253,7 @@ class LogReader:
         return True
 
     def told(self, frame: Framed, place: Place) -> list[Event]:
-        """The events of a text that is no line of a file, as of `read`."""
+        """The events of a text that is not a line of a file; see `read`."""
         self.counts.lines += 1
         events = self._read(frame, place)
         self.counts.understood += events is not None
@@ -266,14 +273,14 @@ class LogReader:
         return self._complete(self._events.event(found, frame, place))
 
     def rest(self) -> list[Event]:
-        """The events that still wait at the end of the log: no line named a group."""
+        """The events that still wait at the end of the log for a line that names a group."""
         events: list[Event] = []
         while self._torn is not None:
             events += self._mended()
         return [*events, *self._released()]
 
     def _released(self) -> list[Event]:
-        """The events that waited for a line with a group; none waits any more."""
+        """Return the events that waited for a line with a group, and keep none."""
         held, self._held = self._held, []
         return held
 

@@ -40,9 +40,9 @@ class Join:
     noticed: float | None = None
     """When its client noticed the rebalance; known from clients only."""
     asked: float | None = None
-    """When its JoinGroup came; as clients tell it, when the client sent it."""
+    """When its JoinGroup came; from a client's log: when the client sent it."""
     joined: float | None = None
-    """When its JoinGroup was answered; None: with those of all others."""
+    """When its JoinGroup was answered; None: together with all others."""
     assigned: float | None = None
     """When it had its assignment."""
     ending: Ending | None = None
@@ -94,7 +94,7 @@ class Rebalance:
     moved: int | None = None
     """Partitions with another owner than before; not known from a broker's log."""
     needless: int | None = None
-    """Those of them that need not have moved: the fewest moves of a balanced plan are enough."""
+    """Moved partitions beyond the fewest moves to a balanced assignment."""
     stops: tuple[Stop, ...] = ()
     """The times in which partitions stood still."""
     covered: bool = False
@@ -120,7 +120,7 @@ class Rebalance:
     def dead(self) -> Amount | None:
         """The longest time in seconds in which a partition stood still.
 
-        Without stops, the whole rebalance bounds it: until its cause, the members worked.
+        Without stops, the length of the whole rebalance is an upper bound.
         """
         if self.stops:
             longest = max(self.stops, key=lambda stop: stop.seconds)

@@ -5,7 +5,7 @@ know: lines, files.
 
 A broker writes that the members have joined, and each client writes so when the answer has come,
 a network delay later. So the median difference over many generations is the skew and one delay.
-A static member that comes back joins a generation of long ago: that step tells no skew.
+A static member that comes back joins a generation that began long before: this step is ignored.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ STEPS: Final = {
 }
 """Kinds of events that tell a step of a generation."""
 _MOST_APART_S: Final = 86_400.0
-"""The same generation number of another week is another generation."""
+"""If two times of one generation number differ by more, they belong to two generations."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,9 +67,9 @@ class Skews:
             marks[event.group, event.generation, step] = event.at
 
     def _may_return(self, event: Event) -> bool:
-        """Whether a static member may have come back into a generation of long ago.
+        """Whether a static member may have come back into a generation that began long before.
 
-        Its process joins the generation that the group has. Later ones begin while it is there.
+        This may be true for the first generation that its process joins, and for no later one.
         """
         key = event.place.file, event.group, event.instance
         if key not in self._joined and len(self._joined) >= MOST_MARKS:

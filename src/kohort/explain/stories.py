@@ -28,14 +28,14 @@ from kohort.explain.waits import OF_ROUNDS, JoinTold, Rounds, Waits, joins_of
 
 MOST_REBALANCES: Final = 2_000
 _REAL_S: Final = 1e9
-"""A time since 1970 is larger, a time of a day or of a simulated world is smaller."""
+"""Times since 1970 are larger than this; times of a day or of a simulated world are smaller."""
 MOST_CLIENTS: Final = 50_000
 """Names of clients that the stories of all groups keep together."""
 _MOST_EXAMPLES: Final = 3
 _MOST_LISTS: Final = 10
 _MOST_EXPIRED: Final = 1_000
 _SOON_S: Final = 1.0
-"""A member that left or expired so shortly before a rebalance without a reason caused it."""
+"""A member that left or expired within this time before a rebalance without a reason caused it."""
 
 _CULPRITS: Final = {
     Kind.EXPIRED: Cause.EXPIRED,
@@ -78,13 +78,13 @@ class Story:
     total: int = 0
     """Rebalances in all; `rebalances` has the last ones."""
     clients_limit: Limit = field(default_factory=lambda: Limit(MOST_CLIENTS))
-    """Stories of one explainer share the limit of names of clients."""
+    """The limit of the number of names of clients; stories of one explainer share it."""
     rounds: Rounds = field(default_factory=Rounds)
-    """Stories of one explainer share the joins that are kept."""
+    """The joins that are kept; stories of one explainer share them."""
     rebalances: deque[Rebalance] = field(default_factory=lambda: deque(maxlen=MOST_REBALANCES))
     """Complete when the logs have ended."""
     finished: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=MOST_REBALANCES))
-    """The fields of the last rebalances until then: a log may have a million of them."""
+    """The fields of the last rebalances, until the logs end: a log may have a million of them."""
     counts: Counter[Kind] = field(default_factory=Counter)
     causes: Counter[Cause] = field(default_factory=Counter)
     makers: Counter[str] = field(default_factory=Counter)
@@ -108,20 +108,20 @@ class Story:
     supported: dict[str, Event] = field(default_factory=dict)
     """The first member that left with a list of assignors, by the list as the broker writes it."""
     returns: list[Stop] = field(default_factory=list)
-    """Stops without a rebalance: their owner came back into its generation."""
+    """Stops without a rebalance: the owner of the partition came back into its generation."""
     lags: list[Lag] = field(default_factory=list)
     """The lag of the group at some times, if a cluster told the ends of the logs."""
     ownership: Ownership = field(default_factory=Ownership)
-    """As clients tell it."""
+    """The owners of partitions, as clients report them."""
     clients: dict[str, str] = field(default_factory=dict)
-    """Clients that told something, with the last file of each."""
+    """The clients with a line, and the last file of each."""
     listing: Listing = field(default_factory=Listing)
     expired_at: list[float] = field(default_factory=list)
     """The first times at which members expired."""
     too_slow: int = 0
-    """Members of KIP-848 that were fenced since they kept partitions."""
+    """Members of KIP-848 that were fenced because they kept partitions."""
     under_way: float | None = None
-    """When the rebalance began that had not ended at the end of the coordinator's log."""
+    """When the last rebalance began, if it had not ended at the end of the coordinator's log."""
     logs_end: float | None = None
     """The last time of all groups in the logs of coordinators."""
     came_back: dict[str, float] = field(default_factory=dict)
@@ -171,7 +171,7 @@ class Story:
             self._keep(ended)
 
     def timed(self, name: str, seconds: float) -> None:
-        """A part of a member's work took so long, or may take so long."""
+        """Note how long a part of a member's work took, or may take."""
         found = self.times.get(name)
         if found is None:
             found = self.times[name] = Times(seconds, seconds)
@@ -179,7 +179,7 @@ class Story:
         found.total, found.count = found.total + seconds, found.count + 1
 
     def finish(self) -> None:
-        """The logs end."""
+        """Take no more events; complete the rebalances."""
         if self._open is not None and "joined" not in self._open:
             self.under_way = self._open.get("began")
         self._close(None)
@@ -210,7 +210,7 @@ class Story:
             self.generations = min(numbers), max(numbers)
 
     def count_clients(self, rows: Iterable[Rebalance]) -> None:
-        """Count members that came and went in the offsets topic, unless a log has told them."""
+        """Count members that came and went in the offsets topic, unless a log tells them."""
         for row in () if self.joined_clients or self.left_clients else rows:
             client = row.client or row.member
             if row.cause is Cause.GONE and self._noted(client):
@@ -309,7 +309,7 @@ class Story:
                 self.expired_at.append(event.at)
 
     def _noted(self, client: str) -> bool:
-        """Whether this client of the coordinator's lines is counted by its name."""
+        """Whether a client in the coordinator's lines is counted by its name."""
         return (
             client in self.joined_clients
             or client in self.left_clients
@@ -371,7 +371,7 @@ def _rebalance(fields: dict[str, Any]) -> Rebalance:
 
 
 def gave_nothing_up(event: Event) -> bool:
-    """Whether a member of KIP-848 was fenced since it kept partitions, and not for its session."""
+    """Whether a member of KIP-848 was fenced because it kept partitions, not for its session."""
     return event.kind is Kind.EXPIRED and "ms" in event.details
 
 

@@ -3,8 +3,7 @@
 In: lines. Out: events that list a member, a partition or a group at one moment. Must not know:
 files, other lines of logs.
 
-A cell is found by the position of its heading; a cell that is wider than its column moves the rest
-of its line, so that a line is read from both sides.
+The headings name the cells of a line, in the order of the columns.
 """
 
 from __future__ import annotations
@@ -31,7 +30,8 @@ _HEADINGS: Final = (
     ("CURRENT OFFSET", "CURRENT-OFFSET"),
     ("LOG END OFFSET", "LOG-END-OFFSET"),
 )
-"""Headings of two words, as one; Kafka 0.9 wrote the last two, with commas between all."""
+"""Headings of two words, and the same as one word. Kafka 0.9 wrote the last two, and separated all
+headings by commas."""
 
 
 class TableReader:

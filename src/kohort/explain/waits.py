@@ -1,12 +1,12 @@
-"""When the members of a group joined, and the members that the coordinator waited for.
+"""The times at which members joined, and the members that the coordinator waited for.
 
 In: the events of one round, in their order. Out: `Join` and `Waited` values. Must not know: the
 lines, the rebalance that comes of a round.
 
-The coordinator ends the wait when the last member has joined, or was removed. So a member that
-joined, left or expired in the moment of the end is the one that was waited for. kohort's history
-has each join: there it is measured. A broker's log has joins of new members only: there the end in
-the same moment bounds it.
+The coordinator ends the wait when the last member has joined or was removed. So the coordinator
+waited for the member that joined, left or expired in the moment of the end. kohort's history has
+each join: there this member is measured. A broker's log has only the joins of new members: there
+the same moment makes the member likely.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _ENDINGS: Final = {
 OF_ROUNDS: Final = frozenset({*_ENDINGS, Kind.REMOVED_LATE, Kind.LEADER_REPLACED, Kind.DELIVERED})
 """Kinds of events about the members of a round."""
 _MOMENT_S: Final = 0.1
-"""The coordinator ends a wait so soon after the last member."""
+"""The coordinator ends a wait within this time after the last member."""
 _MOST: Final = 5
 _MOST_JOINS: Final = 100_000
-"""Joins that all groups keep together, those of the last rounds."""
+"""The number of joins that all groups keep together: the joins of the last rounds."""
 _MOST_OF_ROUND: Final = 1_000
 JoinTold: TypeAlias = tuple[float | None, float | None, Ending | None, float | None]
 """When a member joined and had its assignment, how and when it ended: values of a `Join`. A log has
@@ -76,7 +76,7 @@ class Waits:
     """Follows one round.
 
     Attributes:
-        joins: by member, those that the sources tell.
+        joins: the joins that the sources tell, by member.
     """
 
     rounds: Rounds
@@ -142,7 +142,7 @@ class Waits:
 
         Args:
             at: the end of the wait.
-            begun_by: the member that began the round. If nobody came after it, nobody is known.
+            begun_by: the member that began the round. If no member came later, none is known.
         """
         if self._dropped:
             return tuple(self._dropped)
@@ -180,7 +180,7 @@ def in_order(joins: Iterable[Join]) -> tuple[Join, ...]:
 
 
 def earlier(join: Join, seconds: float) -> Join:
-    """The join in the times of a clock that is behind by this many seconds."""
+    """The join with all times earlier by this many seconds."""
 
     def moved(at: float | None) -> float | None:
         return None if at is None else at - seconds

@@ -61,7 +61,7 @@ _INNER: Final = (
 )
 """Objects in a JSON line that may hold the message."""
 _OWN_MESSAGES: Final = _MESSAGES[:8]
-"""An object after a text has the message itself only under one of these names."""
+"""An object after a text holds the whole message only under one of these names."""
 _INNER_MESSAGES: Final = (*_MESSAGES, "reason", "stringValue")
 """A service of rebalance logs keeps a coordinator's line as the reason in an object."""
 _LOGFMT: Final = re.compile(r'([\w.@]+)=("(?:[^"\\]|\\.)*"|\S+)')
@@ -94,7 +94,7 @@ class Framed(NamedTuple):
 
 def framed(line: str) -> Framed:
     """Take a line apart. A line without a known frame is its text alone."""
-    if line.endswith(")") and (known := kafkas(line)) is not None:
+    if line.endswith(")") and (known := kafka_frame(line)) is not None:
         return known
     stripped = line.strip()
     if "\x1b" in stripped:
@@ -116,7 +116,7 @@ def framed(line: str) -> Framed:
     return Framed(_without_logger(stripped), at, dated, source)
 
 
-def kafkas(line: str) -> Framed | None:
+def kafka_frame(line: str) -> Framed | None:
     """A line in the default pattern of Kafka's loggers taken apart; None for another line.
 
     Args:
@@ -169,8 +169,8 @@ def _first(
 
     Args:
         found: the object.
-        names: of the values.
-        deeper: of the values in an inner object, if they differ from ``names``.
+        names: the names of the values.
+        deeper: the names of the values in an inner object, if they differ from ``names``.
     """
     for name in names:
         value = found.get(name)
@@ -190,10 +190,10 @@ def _first(
 
 
 def same_source_time(frame: Framed, lines: Iterable[str]) -> Framed:
-    """The frame of a line without a time, with that of the line before: of one record.
+    """The frame of a line without a time, with the time of a line before in the same record.
 
     Args:
-        frame: of the line.
+        frame: the frame of the line.
         lines: the lines up to this one, at most those of one record.
     """
     for line in reversed(tuple(lines)[:-1]):

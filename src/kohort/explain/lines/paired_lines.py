@@ -36,7 +36,7 @@ class PairedLines:
         self.number = number
         self.pieces = [line]
         self.around = 0
-        """The objects around this one."""
+        """The number of objects that enclose this object."""
         self._before = before
         self._indent = indent
         self._ended = False
@@ -81,7 +81,7 @@ class PairedLines:
 
 
 def paired(number: int, line: str, around: int = 0) -> PairedLines | None:
-    """The record that a line may begin, in this many objects; None if the line begins none."""
+    """The record that a line may begin, within ``around`` objects; None if it begins none."""
     if line.endswith("{"):
         found = _OBJECT.match(line)
         if found is None:

@@ -1,4 +1,4 @@
-"""Finds the time of a line of a log, in the formats of loggers, services and countries.
+"""Finds the time of a line of a log, in the formats of loggers, services and languages.
 
 In: the beginning of a line, or a value of a JSON line. Out: seconds since 1970, or seconds of a
 day. Must not know: frames, wordings.

@@ -32,7 +32,8 @@ class TornLine:
     Args:
         number: of the first piece in its file.
         line: the first piece.
-        certain: it is about a group. Otherwise, without a time, only indented lines continue it.
+        certain: the line is about a group. Other lines without a time are continued by indented
+            lines only.
     """
 
     def __init__(self, number: int, line: str, *, certain: bool = True) -> None:
@@ -64,7 +65,7 @@ class TornLine:
         """The lines that the pieces may have been, and the number of their pieces: most first."""
         for count in range(len(self.pieces), 1, -1):
             pieces = self.pieces[:count]
-            # Between words, a mail breaks a line; a terminal breaks it at its width.
+            # A mail program breaks a line between words, a terminal breaks it at its width.
             widths = {len(piece) for piece in pieces[:-1]}
             indented = all(piece.startswith(("  ", "\t")) for piece in pieces[1:])
             between = (" ", "") if len(widths) > 1 or indented else ("", " ")

@@ -35,7 +35,7 @@ Planner: TypeAlias = Callable[
 """Sizes of topics, topics of each member, partitions held by (member, topic) -> the sum of squared
 loads of the best plan, and its moves."""
 _MOST_PLANNED: Final = 20_000
-"""Partitions times members up to which the exact planner is asked."""
+"""The largest product of partitions and members for which the exact planner is asked."""
 
 
 @value(frozen=True, slots=True, kw_only=True)
@@ -146,7 +146,7 @@ class Generations:
     _waiting: dict[TopicPartition, float] = field(default_factory=dict)
     """The last commit before the present generation, for partitions without a later one."""
     _stops: list[Stop] = field(default_factory=list)
-    """Those of the last rebalance."""
+    """The stops of the last rebalance."""
     _kept: int = 0
 
     def settled(self, record: Settled) -> None:
@@ -185,15 +185,15 @@ class Generations:
         return {str(partition): owner for partition, (owner, _) in sorted(self._since.items())}
 
     def finish(self) -> list[Rebalance]:
-        """All rebalances; the records end."""
+        """Take no more records; return all rebalances."""
         self._end_stops()
         self._hand_over({}, self.last)
         return self.rebalances
 
     def drain(self) -> tuple[list[Rebalance], list[Stop]]:
-        """The rebalances and stops since the last call; they are forgotten here.
+        """Return the rebalances and stops since the last call, and forget them.
 
-        A stop ends after its rebalance, so it may come with a later call.
+        A stop ends after its rebalance: a later call may return it.
         """
         drained = self.rebalances, self._stops
         self.rebalances, self._stops, self.owned, self._kept = [], [], [], 0
@@ -249,9 +249,9 @@ class Generations:
         )
 
     def _duplicates(self, moving: list[TopicPartition], at: float) -> Amount | None:
-        """At most this many records were processed and not committed when their owner was gone.
+        """An upper bound of the records that were processed, but not committed by the old owner.
 
-        An owner that goes on reading commits: so no more than between two commits.
+        An owner commits while it reads. So the bound is the number of records between two commits.
         """
         known = [
             min(
@@ -288,8 +288,8 @@ def fewest_possible(
 
     Args:
         before: the last owner of each partition.
-        owners: the present ones.
-        members: of the present generation.
+        owners: the present owner of each partition.
+        members: the members of the present generation.
         planner: is asked if members want different topics and the group is not too large. Without
             it, the fewest moves to the present loads are returned.
     """
@@ -315,7 +315,7 @@ def fewest_possible(
 def fewest_moves(before: Owners, owners: Owners) -> int:
     """The fewest partitions that must move from one owner to another to get the same loads.
 
-    Partitions without an owner before are free, and go where there is room.
+    Partitions without an owner before may go to any member.
     """
     kept = Counter(owner for p, owner in before.items() if p in owners)
     wanted = Counter(owners.values())

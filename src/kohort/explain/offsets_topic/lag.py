@@ -40,12 +40,12 @@ class Lag(NamedTuple):
     records: int
     """Records behind the commits, over all partitions with a commit."""
     age_s: float | None
-    """The longest time since the last commit of a partition that has a lag; None: none has."""
+    """The longest time since the last commit of a partition with a lag; None without a lag."""
 
 
 @dataclass(slots=True)
 class Commits:
-    """The commits of one group; of many in a short time, the last one of each partition."""
+    """The commits of one group. If there are too many, only the last one of a time span is kept."""
 
     _width_s: float = _FIRST_WIDTH_S
     _steps: dict[tuple[TopicPartition, int], tuple[float, int]] = field(default_factory=dict)
@@ -65,7 +65,7 @@ class Commits:
         """The lag at some times between the first and the last commit.
 
         Args:
-            ends: tells the ends of logs.
+            ends: returns the ends of logs.
         """
         by_partition: dict[TopicPartition, list[tuple[float, int]]] = {}
         for (partition, _), step in self._steps.items():

@@ -40,13 +40,13 @@ class LeaderEpochs:
     def note(
         self, home: int, epoch: int | None, at: float, place: Place, groups: Iterable[str]
     ) -> Iterator[Event]:
-        """The events that are known with a record.
+        """Take a record; yield the events that the record shows.
 
         Args:
             home: the partition of the record.
-            epoch: of the record's batch; None or -1 if it has none.
+            epoch: the leader epoch of the record's batch; None or -1 if it has none.
             at: the time of the record in seconds since 1970.
-            place: of the record.
+            place: the place of the record.
             groups: the groups of the record that the reader wants.
         """
         if epoch is None or epoch < 0:

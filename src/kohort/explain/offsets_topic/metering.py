@@ -25,7 +25,7 @@ class GroupCounts:
     Attributes:
         rebalances: the number of rebalances by cause.
         moved: partitions that went from one member to another.
-        needless: those of them that could have stayed, with balanced loads.
+        needless: moved partitions that could have stayed, with balanced loads.
         unavailable_s: partition-seconds between the last commit before a rebalance and the first
             after it; an upper bound of the time in which nobody read.
         duplicates: records that were processed again because their partition moved before a
@@ -71,7 +71,7 @@ class Meter:
         self.counts: dict[str, GroupCounts] = {}
 
     def feed(self, item: Told) -> None:
-        """One record, or a change of a coordinator; other events are not counted."""
+        """Take a record, or a change of a coordinator; other events are not counted."""
         match item:
             case Event() if item.kind is Kind.COORDINATOR_MOVED and item.group in self.counts:
                 self.counts[item.group].coordinator_changes += 1

@@ -50,7 +50,7 @@ class ServerMember:
 
 @value(frozen=True, slots=True, kw_only=True)
 class Reconciled:
-    """A member has these partitions now, in an epoch; -1: it has left."""
+    """A member has these partitions now, in an epoch; epoch -1: the member has left."""
 
     group: str
     member: str
@@ -87,7 +87,7 @@ class ServerGroup:
     """The time of the last record."""
 
     def feed(self, record: Bumped | ServerMember | Reconciled) -> None:
-        """The next record of the group."""
+        """Take the next record of the group."""
         self._latest = max(self._latest, record.at)
         match record:
             case Bumped():
@@ -98,7 +98,7 @@ class ServerGroup:
                 self._reconciled(record)
 
     def drain(self) -> list[Rebalance]:
-        """The rebalances that ended since the last call; they are forgotten here.
+        """Return the rebalances that ended since the last call, and forget them.
 
         A rebalance ends when all members have reached its epoch and hold as many partitions as
         before, since a member may reach the epoch before its new partitions are free; or when
@@ -123,9 +123,9 @@ class ServerGroup:
         }
 
     def finish(self) -> tuple[list[Rebalance], list[Owned]]:
-        """All rebalances and times of ownership; the records end."""
+        """Take no more records; return all rebalances and times of ownership."""
         for member in self._holds:
-            # A member of a stable group writes no record, and owns its partitions all the same.
+            # A stable group has no new records, but its members still own their partitions.
             self.ownership.seen(self._name(member), self._latest)
         self.ownership.finish()
         rows = with_clients(self.rebalances, self.ownership, None)

@@ -5,7 +5,7 @@ In: the JSON of a key and a value, as ``kafka-dump-log`` and the formatters of
 of the log.
 
 The types of keys: 1 is a commit, 2 a classic group, 3 the epoch of a group of the new protocol
-(KIP-848), 5 its member, 8 the present assignment of a member. Others say nothing that is needed.
+(KIP-848), 5 its member, 8 the present assignment of a member. Other types are ignored.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def record_of(
         place: of the record.
 
     Raises:
-        KeyError, TypeError, ValueError: it is no such record.
+        KeyError, TypeError, ValueError: the record has another form.
     """
     kind, names = int(key["type"]), key["data"]
     data = None if value is None else value["data"]

@@ -58,7 +58,7 @@ def _costs(story: Story) -> Iterator[Number]:
 
 
 def _share(told: int, rows: int) -> str:
-    """The rebalances of which the sources tell a number, if these are not all."""
+    """`` in N of M rebalances``, if the sources do not tell the number for all rebalances."""
     return "" if told == rows else f" in {told} of {rows} rebalances"
 
 

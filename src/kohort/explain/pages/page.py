@@ -2,8 +2,8 @@
 
 In: `Explained` values; the script that draws, and the style. Out: the text of the page. A canvas
 shows the owners of the partitions of a group and its rebalances over time; each rebalance leads to
-its row in the table. The policy of the page allows this one script, by its hash: a log with
-hostile names is text, and data of the script. Must not know: files, clocks of this machine.
+its row in the table. The policy of the page allows only this script, by its hash: hostile names in
+a log stay text. Must not know: files, clocks of this machine.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ def _findings(each: Explained) -> Iterator[str]:
 
 
 def _table(story: Story, rows: list[Rebalance], number: int, stamp: Stamp) -> Iterator[str]:
-    """The rebalances, without columns of which no row has a value."""
+    """The table of rebalances, without the columns that are empty in each row."""
     table = [
         (stamp(r.began if r.began is not None else r.ended, story.dated), *rebalance_cells(r))
         for r in rows

@@ -47,9 +47,9 @@ class Picture:
     Attributes:
         base: the time of day of millisecond 0, in seconds since 1970, or since midnight.
         dated: whether the times have dates.
-        live: whether more will come: then its end moves on with the clock of the reader.
-        rebalances: so far, at most `MOST_REBALANCES`.
-        edition: grows when old parts were dropped: readers start again.
+        live: whether more will come. Then the end of the picture follows the reader's clock.
+        rebalances: the rebalances so far, at most `MOST_REBALANCES`.
+        edition: grows when old parts were dropped. Then readers need the whole picture again.
     """
 
     base: float
@@ -60,8 +60,8 @@ class Picture:
     _partitions: dict[str, int] = field(default_factory=dict)
     _owners: dict[str, int] = field(default_factory=dict)
     _owned: list[tuple[int, ...]] = field(default_factory=list)
-    """Partition, owner, start and end of each ownership that is over, and the start of its reading
-    if that is later."""
+    """Partition, owner, start and end of each ownership that is over; and the time of the first
+    read if it is later than the start."""
     _open: dict[int, tuple[int, int]] = field(default_factory=dict)
     """Owner and start of the present ownership, by partition."""
     _lags: list[tuple[int, int, int | None]] = field(default_factory=list)
@@ -71,14 +71,14 @@ class Picture:
     _since: int | None = None
 
     def owned(self, owned: Owned) -> None:
-        """An ownership that is over."""
+        """Add an ownership that is over."""
         times = [self._ms(owned.begin), self._ms(owned.end)]
         if owned.ready is not None and owned.ready > owned.begin:
             times.append(self._ms(owned.ready))
         self._keep(self._place(owned.partition), self._owner(owned.owner), *times)
 
     def now_own(self, owners: Mapping[str, str], at: float) -> None:
-        """The present owners, by partition; all other partitions have no owner."""
+        """Note the present owners by partition; all other partitions have no owner."""
         moment = self._ms(at)
         for name, owner in owners.items():
             place, number = self._place(name), self._owner(owner)
@@ -93,7 +93,7 @@ class Picture:
                 self._keep(place, *held, moment)
 
     def rebalanced(self, rebalances: Iterable[Rebalance]) -> None:
-        """Further rebalances, in the order of their times."""
+        """Add rebalances, in the order of their times."""
         for each in rebalances:
             self.rebalances.append(each)
             times = [at for at in (each.began, each.ended) if at is not None]
@@ -104,7 +104,7 @@ class Picture:
             self.edition += 1
 
     def lagged(self, lag: Lag) -> None:
-        """The lag of the group at a time."""
+        """Add the lag of the group at a time."""
         at, records, age_s = lag
         self._lags.append((self._ms(at), records, None if age_s is None else round(age_s * 1_000)))
         self._at(self._ms(at))
@@ -113,7 +113,7 @@ class Picture:
             self.edition += 1
 
     def reach(self, at: float) -> None:
-        """The picture goes up to this time at least."""
+        """Extend the picture up to this time at least."""
         self._at(self._ms(at))
 
     def message(self, had: Cursor) -> tuple[dict[str, Any], Cursor]:

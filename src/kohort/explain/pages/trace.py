@@ -67,7 +67,7 @@ def _group(each: Explained, process: int) -> Iterator[dict[str, Any]]:
 
 
 def _nearest(begins: list[int], at: int) -> int | None:
-    """The start of an ownership next to the end of a stop; None if no start is near."""
+    """The start of the ownership that is nearest to the end of a stop; None if none is near."""
     place = bisect_left(begins, at)
     around = begins[max(0, place - 1) : place + 1]
     found = min(around, key=lambda begin: abs(begin - at), default=None)

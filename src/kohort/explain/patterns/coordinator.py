@@ -22,18 +22,19 @@ _TOO_LARGE: Final = (
     *("RecordTooLarge", "MESSAGE_TOO_LARGE", "larger than", "RecordBatchTooLarge"),
     "UNKNOWN_SERVER_ERROR when storing",  # the coordinator has this error for a large record only
 )
-_NOT_HERE: Final = "NOT_COORDINATOR"
+_NOT_COORDINATOR: Final = "NOT_COORDINATOR"
 _UNKNOWN_ERROR: Final = ("nknown broker error", "UNKNOWN_SERVER", "UnknownServer", "UnknownError")
-_FEWER: Final = (
+_ADVICE_TOO_LARGE: Final = (
     "The record of a group holds the subscriptions and the assignments of all members. Use fewer "
     "members or topics, or raise max.message.bytes of __consumer_offsets (message.max.bytes of the "
     "brokers)."
 )
-_ANEW: Final = frozenset({Cause.OTHERS, Cause.JOIN_FAILED})
+_STARTED_OVER: Final = frozenset({Cause.OTHERS, Cause.JOIN_FAILED})
 _SESSION_S: Final = 60.0
-"""The longest usual session: a coordinator that loads a group gives each member a new one."""
+"""The longest usual session. A coordinator that loads a group begins a new session for each
+member."""
 _STUCK_S: Final = 5.0
-"""Seconds without an assignment that no assignor needs."""
+"""Seconds without an assignment; no assignor needs that long."""
 _NODE: Final = re.compile(
     r"\(id: (\d+) rack|\bid (\d+)$|nodeId='?(?:coordinator-)?(\d+)|/(\d+)$|^(?:coordinator-)?(\d+)$"
 )
@@ -101,7 +102,7 @@ def lost_in_move(story: Story) -> Iterator[Finding]:
 
 
 def _lost_in_move(story: Story) -> tuple[Event, Event] | None:
-    """The load of the group, and the first expiry after it, if it came soon."""
+    """The load of the group and the first expiry after the load, if it came soon."""
     for expired in events_of(story, Kind.EXPIRED)[:1]:
         for loaded in reversed(story.examples.get(Kind.LOADED, [])):
             after = seconds_between(loaded.at, expired.at)
@@ -111,7 +112,7 @@ def _lost_in_move(story: Story) -> tuple[Event, Event] | None:
 
 
 def _by_epochs(story: Story, moved: list[Event]) -> Finding:
-    """The records of the offsets topic tell the leader epochs of its partition, no more."""
+    """The coordinator moved, as the leader epochs of the group's partition show."""
     first, count = moved[0], story.counts[Kind.COORDINATOR_MOVED]
     before, epoch, since = (first.details[name] for name in ("before", "epoch", SINCE))
     bound = f" The change came within {span_text((first.at or 0.0) - float(since))}."
@@ -188,7 +189,7 @@ def _without_assignment(story: Story) -> Iterator[Finding]:
         if each.joined is not None
         and each.assigned is None
         and after.began is not None
-        and after.cause in _ANEW
+        and after.cause in _STARTED_OVER
         and after.began - each.joined >= _STUCK_S
     ]
     if waits:
@@ -212,7 +213,7 @@ def storing(story: Story) -> Iterator[Finding]:
         yield from _refused_as_unknown(story)
         return
     words = " ".join([*(e.text for e in told), *(r.reason for r in begun)])
-    if _NOT_HERE in words:
+    if _NOT_COORDINATOR in words:
         yield Finding(
             name="coordinator moved",
             says="The broker was not the coordinator of the group any more when it had to store "
@@ -240,16 +241,16 @@ def storing(story: Story) -> Iterator[Finding]:
         advice="Bring back the brokers that hold replicas of __consumer_offsets "
         "(min.insync.replicas)."
         if not large
-        else _FEWER,
+        else _ADVICE_TOO_LARGE,
         known=Known.MEASURED if large or replicas else Known.ASSUMED,
         evidence=places_of(told) or places_of(begun),
     )
 
 
 def _refused_as_unknown(story: Story) -> Iterator[Finding]:
-    """A client's SyncGroup was answered with the error that the coordinator has for a large record.
+    """A client's SyncGroup got the error that a coordinator returns for a record that is too large.
 
-    For too few replicas the coordinator has another error.
+    For too few replicas the coordinator returns another error.
     """
     refused = [
         event
@@ -261,7 +262,8 @@ def _refused_as_unknown(story: Story) -> Iterator[Finding]:
             name="group record too large",
             says="SyncGroup was answered with UNKNOWN_SERVER_ERROR. The coordinator answers so if "
             "the record of the group is larger than the broker takes.",
-            advice=f"Look for RecordTooLargeException in the log of the coordinator. {_FEWER}",
+            advice="Look for RecordTooLargeException in the log of the coordinator. "
+            f"{_ADVICE_TOO_LARGE}",
             known=Known.ASSUMED,
             evidence=places_of(refused),
         )

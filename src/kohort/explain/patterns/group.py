@@ -15,30 +15,30 @@ from kohort.explain.amounts import Known
 from kohort.explain.causes import Cause, is_benign
 from kohort.explain.events import Event, Kind, Side
 from kohort.explain.findings import (
-    POLL_WORDS,
     Finding,
     events_of,
     places_of,
     rest_between,
     span_text,
+    tells_late_poll,
     timeout_near,
 )
 from kohort.explain.rebalances import Ending, Rebalance
 from kohort.explain.stories import Story
 
 STORM_S: Final = 15.0
-"""Seconds between two rebalances that are no rest."""
+"""Rebalances that follow each other within this time have no rest between them."""
 _CHAINED: Final = 2
-"""Pairs of rebalances without rest that make a storm."""
+"""This many pairs of rebalances without rest are a storm."""
 _RESTART_S: Final = 2.0
-"""No process is back sooner."""
+"""No process restarts in less time."""
 _ALONE_S: Final = 0.05
-"""Another member's heartbeat, with the news of the rebalance, rarely comes so soon."""
+"""Another member's heartbeat, which tells the member to join, rarely comes within this time."""
 _MOST_UNCOUNTED: Final = 6
-"""So many rebalances without rest may be a start if the log does not count members (Kafka 2.7 and
-before)."""
+"""Up to this many rebalances without rest may be a start of the group, if the log does not count
+members (Kafka 2.7 and before)."""
 _NEW_IDS: Final = 3
-"""A client with more member ids, one after the other, does not live long."""
+"""A client with more member ids, one after the other, is in a crash loop."""
 HIGH_GENERATION: Final = 1_000
 _CALM_S: Final = 60.0
 """A log with fewer rebalances than one in this time shows a group at rest."""
@@ -87,7 +87,7 @@ def storm(story: Story) -> Iterator[Finding]:
 
 
 def _calm(story: Story) -> bool:
-    """Whether the log has long rests, as that of a group which has lived for years."""
+    """Whether the log has long rests between rebalances."""
     if story.first is None or story.last is None:
         return False
     return story.last - story.first > _CALM_S * max(1, story.total)
@@ -99,19 +99,19 @@ def storms(story: Story) -> Iterator[list[Rebalance]]:
 
 
 def _chained(run: list[Rebalance]) -> list[tuple[Rebalance, Rebalance]]:
-    """The neighbours of which the second is no part of a start or a restart."""
+    """The pairs of neighbours in which the second is not part of a start or a restart."""
     joins = Counter(each.member for each in run if each.cause is Cause.NEW_MEMBER and each.member)
     added = _adds_up(run)
     orderly = added if added is not None else len(run) <= _MOST_UNCOUNTED
     return [
         pair
         for pair in _pairs(run)
-        if not orderly or joins[pair[1].member] > 1 or not _ordinary(*pair)
+        if not orderly or joins[pair[1].member] > 1 or not _is_start_or_deploy(*pair)
     ]
 
 
 def _without_rest(story: Story) -> Iterator[list[Rebalance]]:
-    """Rebalances of which each begins within `STORM_S` after the one before."""
+    """Runs of rebalances; in a run, each begins within `STORM_S` after the one before."""
     run: list[Rebalance] = []
     for each in story.rebalances:
         gap = rest_between(run[-1], each) if run else None
@@ -123,13 +123,13 @@ def _without_rest(story: Story) -> Iterator[list[Rebalance]]:
 
 
 def _pairs(run: list[Rebalance]) -> Iterator[tuple[Rebalance, Rebalance]]:
-    """Neighbours, without the second round of a cooperative rebalance and without restarts."""
+    """Pairs of neighbours, without the second rounds of cooperative rebalances and restarts."""
     for first, second in pairwise(run):
-        if second.cause is not Cause.SECOND_ROUND and not _restart(first, second):
+        if second.cause is not Cause.SECOND_ROUND and not _is_restart(first, second):
             yield first, second
 
 
-def _ordinary(first: Rebalance, second: Rebalance) -> bool:
+def _is_start_or_deploy(first: Rebalance, second: Rebalance) -> bool:
     """Whether the second rebalance is a join or an orderly leave, as in a start or a deployment."""
     joined = second.cause is Cause.NEW_MEMBER
     others = second.cause is Cause.OTHERS  # as a client tells any of these
@@ -141,7 +141,7 @@ def _ordinary(first: Rebalance, second: Rebalance) -> bool:
 def _adds_up(run: list[Rebalance]) -> bool | None:
     """Whether members that joined stayed until they left; None if the log tells no numbers.
 
-    A rebalance tells one member. Up to half of the joins may hide the leave of another member.
+    A rebalance names one member only. Up to half of the joins may hide the leave of another member.
     """
     counted = [n for n, each in enumerate(run) if each.members is not None]
     if len(counted) < 2:
@@ -155,7 +155,7 @@ def _adds_up(run: list[Rebalance]) -> bool | None:
 
 
 def _joined_alone(each: Rebalance) -> bool:
-    """Whether no other member joined: that takes until the next heartbeat of that member."""
+    """Whether the new member joined alone: other members join only after their next heartbeat."""
     return (
         each.cause is Cause.NEW_MEMBER
         and bool(each.before)
@@ -166,13 +166,13 @@ def _joined_alone(each: Rebalance) -> bool:
 
 
 def _left_in_order(each: Rebalance) -> bool:
-    """Also if the offsets topic does not tell whether the member left or expired."""
+    """Whether the member left in order, or the source does not tell how the member went."""
     if each.cause is Cause.GONE:
         return True
-    return each.cause is Cause.LEFT and not any(word in each.client_reason for word in POLL_WORDS)
+    return each.cause is Cause.LEFT and not tells_late_poll(each.client_reason)
 
 
-def _restart(left: Rebalance, joined: Rebalance) -> bool:
+def _is_restart(left: Rebalance, joined: Rebalance) -> bool:
     """Whether a process ended in order and came back: a deployment, no storm."""
     gap = rest_between(left, joined) or 0.0
     return _left_in_order(left) and joined.cause is Cause.NEW_MEMBER and gap >= _RESTART_S
@@ -222,7 +222,7 @@ def _restarted_clients(story: Story) -> Iterator[Finding]:
     left = {
         event.client: event
         for event in story.examples.get(Kind.LEAVING, [])
-        if event.client and not any(word in event.text for word in POLL_WORDS)
+        if event.client and not tells_late_poll(event.text)
     }
     again = {
         row.client: row
@@ -257,7 +257,7 @@ def crash_loop(story: Story) -> Iterator[Finding]:
         yield Finding(
             name="crash loop",
             says=f"Clients named {client!r} joined {joins} times with new member ids"
-            + (f" and left {left} times." if _told_leaves(story) else "."),
+            + (f" and left {left} times." if _tells_leaves(story) else "."),
             advice="A process dies and starts again, or makes a new consumer for each attempt and "
             "does not close the old one. Close consumers, and look why the process ends.",
             known=Known.BOUNDED,
@@ -287,8 +287,8 @@ def _new_ids(story: Story) -> Iterator[Finding]:
             return
 
 
-def _told_leaves(story: Story) -> bool:
-    """Whether the sources tell each leave: the offsets topic tells one change a generation."""
+def _tells_leaves(story: Story) -> bool:
+    """Whether the sources tell each leave. The offsets topic tells one change a generation."""
     return story.causes[Cause.GONE] == 0 and any(r.side is Side.BROKER for r in story.rebalances)
 
 
@@ -309,12 +309,12 @@ def lone_member(story: Story) -> Iterator[Finding]:
         )
 
 
-_FOR_THE_BUSY: Final = (
+_ADVICE_BUSY: Final = (
     "A member was busy and did not poll: an eager group stands still for that time. Poll more "
     "often (smaller max.poll.records), or move slow work off the polling thread; a shorter "
     "max.poll.interval.ms bounds the wait."
 )
-_FOR_THE_DEAD: Final = (
+_ADVICE_DEAD: Final = (
     "That member sent no heartbeat at last: its process had ended or hung, and an eager group "
     "stands still until the member's session ends. Close consumers when a process ends, so that "
     "they leave at once; a shorter session.timeout.ms bounds the wait."
@@ -340,7 +340,7 @@ def slow_join(story: Story) -> Iterator[Finding]:
         name="slow joiner",
         says=f"The coordinator waited {span_text(seconds)} for members to join generation "
         f"{longest.generation}{waited}.{left}",
-        advice=_FOR_THE_DEAD if died else _FOR_THE_BUSY,
+        advice=_ADVICE_DEAD if died else _ADVICE_BUSY,
         trial="members do not leave" if died else "",
         evidence=(longest.place, *places_of(gone)),
     )

@@ -14,7 +14,7 @@ from kohort.explain.waits import names_in
 
 
 def refused_commits(story: Story) -> Iterator[Finding]:
-    """A commit came too late, or had no coordinator."""
+    """A commit of offsets failed."""
     if events := events_of(story, Kind.COMMIT_FAILED):
         yield Finding(
             name="commit refused",

@@ -12,12 +12,12 @@ from kohort.explain.amounts import Known
 from kohort.explain.causes import Cause, is_benign
 from kohort.explain.events import Event, Kind, Side
 from kohort.explain.findings import (
-    POLL_WORDS,
     Finding,
     events_of,
     places_of,
     repeated,
     span_text,
+    tells_late_poll,
     timeout_near,
 )
 from kohort.explain.patterns.settings import is_outside
@@ -53,9 +53,9 @@ _FAILURES: Final = (
         "This happens once in a while. In a loop, look for the member that begins the rebalances.",
     ),
 )
-"""Words of lines about failed joins, the reason, the advice."""
+"""For each failure of a join: the words of its lines, the reason, the advice."""
 _BACK_S: Final = 5.0
-"""A process that was restarted joins only after this time."""
+"""A process that was restarted needs more than this time to join."""
 
 
 def static_conflict(story: Story) -> Iterator[Finding]:
@@ -79,10 +79,8 @@ def static_conflict(story: Story) -> Iterator[Finding]:
 def poll_interval(story: Story) -> Iterator[Finding]:
     """A consumer did not poll in time."""
     leaving = story.examples.get(Kind.LEAVING, [])
-    events = events_of(story, Kind.POLL_EXPIRED) or [
-        e for e in leaving if any(word in e.text for word in POLL_WORDS)
-    ]
-    told = [r for r in story.rebalances if any(w in r.client_reason for w in POLL_WORDS)]
+    events = events_of(story, Kind.POLL_EXPIRED) or [e for e in leaving if tells_late_poll(e.text)]
+    told = [r for r in story.rebalances if tells_late_poll(r.client_reason)]
     if not events and not told:
         return
     limit = next((e.details["limit"] for e in events if "limit" in e.details), "")
@@ -90,9 +88,8 @@ def poll_interval(story: Story) -> Iterator[Finding]:
     count = max(story.counts[Kind.POLL_EXPIRED], len(told))
     yield Finding(
         name="poll interval",
-        says=f"{_begin(_named(events, told))} did not poll within max.poll.interval.ms{bound} and "
-        "left the group"
-        f"{f', {count} times' if count > 1 else ''}.",
+        says=f"{_capitalized(_names_text(events, told))} did not poll within max.poll.interval.ms"
+        f"{bound} and left the group{f', {count} times' if count > 1 else ''}.",
         advice="Processing between two polls takes too long. Take fewer records a poll "
         "(max.poll.records), make processing quicker, or raise max.poll.interval.ms above the "
         "longest processing time.",
@@ -116,7 +113,7 @@ def expiry(story: Story) -> Iterator[Finding]:
     yield Finding(
         name="session expired",
         says=(
-            _session_said(story, expired, count, by_client=by_client)
+            _session_text(story, expired, count, by_client=by_client)
             + (
                 f" The first time {span_text(after or 0)} after the member had joined: it sent no "
                 f"heartbeat at all ({timeout})."
@@ -144,8 +141,8 @@ def expiry(story: Story) -> Iterator[Finding]:
     )
 
 
-def _named(events: Iterable[Event], rows: Iterable[Rebalance] = ()) -> str:
-    """The clients or members that these tell, in a sentence."""
+def _names_text(events: Iterable[Event], rows: Iterable[Rebalance] = ()) -> str:
+    """The clients or members of events and rows, as a part of a sentence."""
     told: list[Event | Rebalance] = [*events, *rows]
     named = dict.fromkeys(each.instance or each.member or each.client for each in told)
     # One line may name the client id, the next one the member.
@@ -157,18 +154,18 @@ def _named(events: Iterable[Event], rows: Iterable[Rebalance] = ()) -> str:
     return f"consumer {names[0]}" + f" and {others} other{'s' * (others > 1)}" * (others > 0)
 
 
-def _begin(name: str) -> str:
-    """The name at the beginning of a sentence."""
+def _capitalized(name: str) -> str:
+    """The name with a capital letter, for the beginning of a sentence."""
     return name[0].upper() + name[1:]
 
 
-def _session_said(story: Story, expired: list[Event], count: int, *, by_client: bool) -> str:
-    """The sentence about sessions that ended; a client sees the end from its own side."""
+def _session_text(story: Story, expired: list[Event], count: int, *, by_client: bool) -> str:
+    """The sentence about sessions that ended, as the coordinator or as a client reports them."""
     times = repeated(count)
     if not expired and not by_client:
         unknown = story.examples.get(Kind.UNKNOWN_MEMBER, [])
         return (
-            f"The coordinator did not know {_named(unknown)} any more"
+            f"The coordinator did not know {_names_text(unknown)} any more"
             f"{times}: it had removed the member, most likely for its session timeout."
         )
     if not by_client:
@@ -177,7 +174,7 @@ def _session_said(story: Story, expired: list[Event], count: int, *, by_client: 
     events = story.examples.get(Kind.SESSION_EXPIRED, [])
     waits = [int(ms) / 1_000 for e in events if (ms := e.details.get("ms", "")).isdecimal()]
     after = f" for {span_text(max(waits))}" if waits else " for its session timeout"
-    return f"{_begin(_named(events))} had no answer from the coordinator{after}{times}."
+    return f"{_capitalized(_names_text(events))} had no answer from the coordinator{after}{times}."
 
 
 def too_slow(story: Story) -> Iterator[Finding]:
@@ -200,7 +197,7 @@ def too_slow(story: Story) -> Iterator[Finding]:
 
 
 def short_session(story: Story) -> Iterator[Finding]:
-    """Members expired and were back soon: their processes lived, their pauses were too long."""
+    """Members expired and came back soon: their processes lived, but paused for too long."""
     static = {r.instance for r in story.rebalances if r.cause is Cause.NEW_MEMBER}
     back = {
         client: after
@@ -225,7 +222,7 @@ def short_session(story: Story) -> Iterator[Finding]:
 
 
 def _lived(story: Story) -> Iterator[Finding]:
-    """A client was no member any more and joined again: a process that writes this lives."""
+    """A client was no member any more and joined again: its log shows that its process lived."""
     events = events_of(story, Kind.SESSION_EXPIRED, Kind.UNKNOWN_MEMBER)
     told = [event for event in events if event.at is not None]
     other = (Kind.POLL_EXPIRED, Kind.LEAVING, Kind.LEFT, Kind.EXPIRED, Kind.CLIENT_FENCED)
@@ -237,7 +234,7 @@ def _lived(story: Story) -> Iterator[Finding]:
         after = (again[0].joined or lost) - lost
         yield Finding(
             name="session shorter than pauses",
-            says=f"{_begin(_named(told))} was no member any more, and joined again "
+            says=f"{_capitalized(_names_text(told))} was no member any more, and joined again "
             f"{span_text(after)} later: its process was not dead. It paused for longer than "
             "session.timeout.ms, or its heartbeats did not arrive.",
             advice="Raise session.timeout.ms above the longest pause (45 s is today's default), "
@@ -287,7 +284,7 @@ def failed_joins(story: Story) -> Iterator[Finding]:
 
 
 def _why_failed(failed: list[Event]) -> tuple[str, str]:
-    """Why a join failed, in a sentence, and the advice: by the words of the lines."""
+    """Why a join failed, in a sentence, and the advice; the words of the lines decide."""
     told = [event.reason or event.text for event in failed]
     for words, says, advice in _FAILURES:
         if any(word in text for text in told for word in words):

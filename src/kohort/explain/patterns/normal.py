@@ -11,7 +11,7 @@ from typing import Final
 from kohort.explain.amounts import Known
 from kohort.explain.causes import Cause, is_benign
 from kohort.explain.events import Kind
-from kohort.explain.findings import POLL_WORDS, Finding, events_of, places_of, span_text
+from kohort.explain.findings import Finding, events_of, places_of, span_text, tells_late_poll
 from kohort.explain.stories import Story
 
 _INITIAL_DELAY_S: Final = 3.0
@@ -72,7 +72,7 @@ def departure(story: Story) -> Iterator[Finding]:
     events = [
         event
         for event in events_of(story, Kind.LEFT, Kind.LEAVING)
-        if not any(word in event.text or word in event.reason for word in POLL_WORDS)
+        if not (tells_late_poll(event.text) or tells_late_poll(event.reason))
     ]
     if not events:
         return
@@ -89,7 +89,7 @@ def departure(story: Story) -> Iterator[Finding]:
 
 
 def _meanwhile(story: Story) -> str:
-    """The times in which partitions waited for the members that came back."""
+    """A sentence about the times in which partitions waited for members that came back."""
     if not story.returns:
         return ""
     longest = max(story.returns, key=lambda stop: stop.seconds)

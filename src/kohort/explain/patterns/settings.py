@@ -12,7 +12,7 @@ from typing import Final
 from kohort.explain.amounts import Known
 from kohort.explain.causes import Cause
 from kohort.explain.events import Event, Kind
-from kohort.explain.findings import POLL_WORDS, Finding, events_of, places_of, span_text
+from kohort.explain.findings import Finding, events_of, places_of, span_text, tells_late_poll
 from kohort.explain.rebalances import Rebalance
 from kohort.explain.stories import Story
 
@@ -22,14 +22,14 @@ _POD: Final = re.compile(
 """The end of the name of a Deployment's pod: a hash of the template, and five random letters."""
 _OUTSIDE: Final = ("InvalidSessionTimeout", "session timeout is not within")
 _SHARE: Final = 3
-"""Heartbeats should come so often in a session."""
+"""At least this many heartbeat intervals should fit into a session."""
 _NEAR: Final = 0.8
 _AT_ONCE_S: Final = 0.5
 _STARTING_S: Final = 60.0
 _SHORT_S: Final = 120.0
 _OFTEN: Final = 3
 _RESTART_S: Final = 900.0
-"""A process that is back later was not restarted."""
+"""A process that comes back later was not restarted, but started anew."""
 _DEATHS: Final = frozenset({Cause.EXPIRED, Cause.GONE})
 
 
@@ -51,7 +51,7 @@ def pod_names(story: Story) -> Iterator[Finding]:
 
 
 def short_for_restart(story: Story) -> Iterator[Finding]:
-    """A static member expired, and its next process came: its restart outlasts the session."""
+    """A static member expired before its next process came: a restart outlasts the session."""
     gone: dict[str, Rebalance] = {}
     back: list[tuple[float, Rebalance, Rebalance]] = []
     for each in story.rebalances:
@@ -132,7 +132,7 @@ def short_lives(story: Story) -> Iterator[Finding]:
         if each.cause is Cause.NEW_MEMBER:
             came[each.member] = each
         elif each.cause is Cause.LEFT and (begun := came.pop(each.member, None)) is not None:
-            polls = any(word in each.client_reason for word in POLL_WORDS)
+            polls = tells_late_poll(each.client_reason)
             if each.began is not None and begun.began is not None and not polls:
                 short.append((each, each.began - begun.began))
     short = [(each, lived) for each, lived in short if 0 <= lived <= _SHORT_S]

@@ -3,10 +3,11 @@
 In: the tables of brokers and clients; the text of a line. Out: the wording and its values. Must
 not know: frames, events.
 
-Only the wordings of which a line has all whole words are tried, the most special one first. Each
-wording is filed under its rarest word, so that few are looked at. Lines of the same shape share the
-answer: a shape is a text without digits and other characters of numbers and UUIDs. A text has the
-words of a wording only if its shape has the shapes of these words, so no wording is missed.
+A wording is tried only if the line has all its whole words; the most special wording comes first.
+An index has each wording under its rarest word, so that few wordings are compared. Lines of the
+same shape share the answer: a shape is a text without digits and other characters of numbers and
+UUIDs. If a text has the words of a wording, its shape has the shapes of these words. So no wording
+is missed.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def _words(template: str) -> list[bytes]:
     return [shape for word in inner[1:-1] if "\0" not in word and (shape := _shape(word))]
 
 
-def _filed() -> tuple[dict[bytes, list[int]], list[int]]:
+def _indexed() -> tuple[dict[bytes, list[int]], list[int]]:
     counts = Counter(word for wording in WORDINGS for word in set(_words(wording.template)))
     by_word: dict[bytes, list[int]] = {}
     always: list[int] = []
@@ -59,7 +60,7 @@ def _filed() -> tuple[dict[bytes, list[int]], list[int]]:
     return by_word, always
 
 
-_BY_WORD, _ALWAYS = _filed()
+_BY_WORD, _ALWAYS = _indexed()
 _NEEDED: Final = tuple(frozenset(_words(wording.template)) for wording in WORDINGS)
 _KNOWN: Final = frozenset(word for needed in _NEEDED for word in needed)
 _new: Final = tuple.__new__
@@ -81,7 +82,7 @@ class _Tried(NamedTuple):
 
     wording: Wording
     shape: bytes
-    """That of the mark."""
+    """The shape of the mark."""
     mark: str
     first: str
     behind: int
@@ -92,7 +93,7 @@ class _Tried(NamedTuple):
 
 @lru_cache(maxsize=4_096)
 def _tried(words: frozenset[bytes]) -> tuple[_Tried, ...]:
-    """The wordings to try for a shape that has these of the words of all wordings."""
+    """The wordings to try for a shape that has exactly these of all words of wordings."""
     filed = (number for word in words for number in _BY_WORD.get(word, ()))
     numbers = sorted([*_ALWAYS, *(number for number in filed if _NEEDED[number] <= words)])
     return tuple(

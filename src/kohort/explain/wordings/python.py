@@ -201,7 +201,7 @@ COMMITS: Final = (
     (Kind.COMMIT_FAILED, "OffsetCommit failed for group <group> - <reason>"),
     (Kind.COMMIT_FAILED, "Auto offset commit failed: <reason>"),
 )
-"""Of both programs: aiokafka took these words from kafka-python 1.0, and keeps them."""
+"""Messages of both programs: aiokafka took them from kafka-python 1.0."""
 
 AIOKAFKA: Final = (
     (

@@ -3,9 +3,9 @@
 In: ``Stabilized group <group> generation <generation>``. Out: the values by name. Must not know:
 which messages there are.
 
-Three ways find the same values, the quickest one first. A quick expression has values that end at
-the first character of the literal part behind them. A walk goes from one literal part of the
-template to the next. The whole expression decides where the walk ends in nothing.
+Three ways find the same values; the quickest way is tried first. In a quick expression, a value
+ends at the first character of the literal part after the value. A walk goes from one literal part
+of the template to the next. If the walk finds no values, the whole expression decides.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _NAME: Final = re.compile(r"<(\w+)>")
 NEWEST: Final = 99.0
 """The last version of a message that the newest Kafka writes, too."""
 LONGEST: Final = 20_000
-"""No message is read behind this many characters."""
+"""Characters of a message that are read; the rest is ignored."""
 _SHORT: Final = 1_000
 """Up to this many characters, a value may hold a part of the message, as names of groups do. In a
 longer text each value ends where the message may go on for the first time: otherwise a hostile
@@ -64,7 +64,7 @@ class Wording(NamedTuple):
     open_end: bool
     """Whether the message may go on behind the last literal part."""
     reasoned: bool
-    """Whether the message has a reason: its words may tell the version."""
+    """Whether the message has a reason. The words of a reason may tell the version of Kafka."""
 
     def match(self, text: str) -> dict[str, str] | None:
         """The values by name; None for another message."""
@@ -116,14 +116,14 @@ class Quick(NamedTuple):
     """Takes a text and the place behind the first literal part. The text has lost the characters
     `AROUND` and one full stop at its end, unless the message may go on. None: ask `Wording`."""
     fields: tuple[int, ...]
-    """The groups of the values in `FIELDS`. An always empty group is there for the others."""
+    """The groups of the values in `FIELDS`. A field without a value has a group that is empty."""
     details: tuple[tuple[str, int], ...]
     """The names and the groups of the other values."""
 
 
 @lru_cache(maxsize=4_096)
 def quick(wording: Wording) -> Quick | None:
-    """The quick expression of a wording; None if its values cannot be found so.
+    """The quick expression of a wording; None if there is none that finds its values.
 
     A value before a literal part has no first character of that part, or is as short as possible.
     So the part that ends it is the first one in the text: the place where the walk of
@@ -157,7 +157,7 @@ def _pattern(wording: Wording, long: bool) -> re.Pattern[str]:
 
     Args:
         wording: the message.
-        long: for long texts: its time grows with the square of their length at most.
+        long: for long texts: the time grows at most with the square of the length.
     """
     literals = [re.escape(part) for part in (wording.first, *(step[1] for step in wording.steps))]
     if not wording.open_end:
