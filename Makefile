@@ -5,6 +5,7 @@
 #   make check                         format, lint, types (tests and bench too), layers, fast tests: under two minutes
 #   make fuzz [SECONDS=N] [ARGS=...]   every fuzz target for N seconds (30), guided by coverage
 #   make bench [ARGS=...]              the measurements; ARGS='--json FILE' keeps them for a comparison
+#   make screenshots                   the pictures of pages in docs, by a headless Chromium: a minute and a half
 #   make setup | format | docs | clean environment only | house format | generated pages | drop the environment
 # PYTHON=/path/to/python3.12 chooses the interpreter; VENV=dir another place for the environment.
 
@@ -19,7 +20,7 @@ CANDIDATES := $(if $(PYTHON),$(PYTHON),python3 python3.13 python3.12 python3.11 
 # Compiled tests are kept even where the shell says not to: else each process compiles all it imports.
 test check fast-checks fast-tests long: export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup run test long check fast-checks fast-tests fuzz bench format docs clean
+.PHONY: help setup run test long check fast-checks fast-tests fuzz bench format docs screenshots clean
 help:
 	@sed -n 's/^#   //p' Makefile
 
@@ -85,6 +86,9 @@ format: $(STAMP)
 
 docs: $(STAMP)
 	@$(PY) -m tests.tidy.pages
+
+screenshots: $(STAMP)
+	@$(PY) -m tests.tidy.screenshots
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache out

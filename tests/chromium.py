@@ -144,7 +144,19 @@ class Chromium:
             if event.get("method") == "Network.requestWillBeSent"
         ]
 
-    def picture(self, path: Path) -> None:
-        """Write a picture of the page."""
-        shot = self.ask("Page.captureScreenshot", captureBeyondViewport=True)
+    def picture(self, path: Path, begin: str = "0", end: str = "document.body") -> None:
+        """Write a picture of the page in its whole width.
+
+        Args:
+            path: of the PNG file.
+            begin: an expression for the upper edge: 0, or an element.
+            end: an expression for the element at the lower edge.
+        """
+        top, bottom, width = self.run(
+            f"(() => {{ const begin = {begin}, end = {end}.getBoundingClientRect();"
+            " const top = begin ? begin.getBoundingClientRect().top + scrollY : 0;"
+            " return [top, end.bottom + scrollY, innerWidth]; })()"
+        )
+        clip = {"x": 0, "y": top, "width": width, "height": bottom - top, "scale": 1}
+        shot = self.ask("Page.captureScreenshot", captureBeyondViewport=True, clip=clip)
         path.write_bytes(b64decode(shot["data"]))
