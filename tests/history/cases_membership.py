@@ -249,7 +249,7 @@ def a_static_return_is_told_another_generation() -> Tale:
     return replaced(_static(), "a", "n", told=2)
 
 
-@broken(15, "static member a (i) asks to leave for itself")
+@broken(15, "static member a (i) asks to leave")
 def a_static_member_leaves_by_itself() -> Tale:
     tale = _static()
     return tale.call(API.LEAVE_GROUP, "a", body=w.LeaveAsked(members=((m("a"), I),)), told=None)

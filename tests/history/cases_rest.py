@@ -289,9 +289,9 @@ def a_generation_in_a_quiet_minute() -> Tale:
 
 @broken(
     49,
-    "4 generations since the last event that calls for any",
-    "5 generations since the last event that calls for any",
-    "6 generations since the last event that calls for any",
+    "4 generations since the last event that needs one",
+    "5 generations since the last event that needs one",
+    "6 generations since the last event that needs one",
 )
 def a_storm_of_generations() -> Tale:
     tale = Tale().stable(a=(0, 1), b=(2, 3))
@@ -321,8 +321,8 @@ def each_member_that_gives_something_up_comes_back_when_it_is_ready() -> Tale:
 
 @broken(
     49,
-    "4 generations since the last event that calls for any",
-    "5 generations since the last event that calls for any",
+    "4 generations since the last event that needs one",
+    "5 generations since the last event that needs one",
 )
 def members_give_up_what_they_could_keep_and_each_comes_back_for_that() -> Tale:
     """Nobody came and nobody went: two generations and one for good measure are enough."""

@@ -212,7 +212,7 @@ def a_pending_id_is_dropped() -> Tale:
 # -- 51: one answer each -----------------------------------------------------------------------
 
 
-@broken(51, "a second answer, or one nobody asked for, to Heartbeat")
+@broken(51, "an answer to Heartbeat for which no request waits")
 def a_request_is_answered_twice() -> Tale:
     tale = Tale().stable(a=(0, 1, 2, 3))
     token = tale.ask(API.HEARTBEAT, "a", 1)

@@ -1,10 +1,10 @@
 """The cost of the best possible policy, which knows when each lost process returns.
 
 In: processes that left, returned and joined, and the costs of a change of owner. Out:
-partition-milliseconds. This clairvoyant policy learns everything at once, agrees in no time, and
-moves as few partitions as balance allows. For a lost process it takes the cheaper of two actions:
-to wait, or to give the partitions to others. Its cost is a lower bound for each policy as long as
-disturbances do not overlap. Must not know: policies, histories.
+partition-milliseconds. This clairvoyant policy knows each event at once, needs no time to agree,
+and moves as few partitions as balance allows. When a process is lost, the policy takes the cheaper
+of two actions: to wait, or to give the partitions to others. Its cost is a lower bound for each
+policy, if disturbances do not overlap. Must not know: policies, histories.
 
 Source: reliability.md 5.4, rent or buy with both branches known.
 """

@@ -58,7 +58,7 @@ def came_back(world: World, recorded: Recorded, fact: GroupLoaded) -> None:
             session_timeout_ms=known.session_timeout_ms if known else _DEFAULT_TIMEOUT,
             rebalance_timeout_ms=known.rebalance_timeout_ms if known else _DEFAULT_TIMEOUT,
             group_instance_id=instance_id,
-            added_at=same.added_at if same else Instant(0),  # a crash makes no member younger
+            added_at=same.added_at if same else Instant(0),  # a crash does not reset a member's age
             is_new=False,
             alive_for_sure=recorded.at,
             alive_perhaps=recorded.at,
@@ -79,7 +79,7 @@ def may_be_of(write: PersistBegun, fact: GroupLoaded) -> bool:
 
 
 def _members_on_record(world: World, fact: GroupLoaded) -> _Members:
-    """The loaded members; in older histories those of the newest write that fits."""
+    """The loaded members; in older histories, the members of the newest write that fits."""
     for write in reversed(world.writes.get(fact.group_id, [])):
         if may_be_of(write, fact):
             world.writes[fact.group_id] = [write]

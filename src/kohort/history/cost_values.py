@@ -1,4 +1,4 @@
-"""The values that the cost of rebalances is told in: ownership, dead time, rebalances, metrics.
+"""The values of the cost of rebalances: ownership, dead time, rebalances, metrics.
 
 In and out: values; metrics also as JSON. Must not know: facts, scenarios, pictures.
 """
@@ -15,7 +15,7 @@ from kohort.model.instants import Instant
 
 @dataclass(slots=True, kw_only=True)
 class Rebalance:
-    """From the cause until the group is stable or empty, or another rebalance starts."""
+    """A rebalance, from its cause until the group is stable or empty, or the next one starts."""
 
     cause: RebalanceCause
     member_ids: tuple[MemberId, ...]
@@ -41,7 +41,7 @@ class OwnershipInterval:
 
     partition: TopicPartition
     owner: str
-    """The process that was told, or the member if only the coordinator is recorded."""
+    """The process that got the callback, or the member if only the coordinator is recorded."""
     incarnation: int = 1
     begin: Instant
     ready: Instant
@@ -146,7 +146,7 @@ class Measured:
     begin: Instant
     end: Instant
     ownership: tuple[OwnershipInterval, ...]
-    """As applications were told, in the order of the ends; intervals that reach into the window."""
+    """Intervals that reach into the window, as callbacks told them, in the order of the ends."""
     dead_times: tuple[DeadTime, ...]
     """In the order of the ends."""
     marks: tuple[Mark, ...]

@@ -40,7 +40,7 @@ from kohort.model.world_facts import TopicSized
 
 @dataclass(slots=True)
 class _Hold:
-    """A partition in the hands of a process, and since when the process serves the partition."""
+    """A partition that a process owns, and since when the process serves the partition."""
 
     begin: Instant
     cold: bool

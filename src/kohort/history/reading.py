@@ -29,7 +29,7 @@ class Offer:
 
     topics: frozenset[str]
     owned: Partitions
-    """The partitions that it keeps; under an eager protocol its last ones, if it names them."""
+    """The partitions that the member keeps; under an eager protocol, those that it had before."""
     generation_id: GenerationId
     has_rack: bool = False
     """Racks may count for more than moves."""

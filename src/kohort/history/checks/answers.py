@@ -88,7 +88,7 @@ class OneAnswerEach(Check):
         def judge(kept: bool, text: str) -> None:
             self.judge(kept, lambda: text, recorded)
 
-        judge(asked is not None, f"a second answer, or one nobody asked for, to {fact.api}")
+        judge(asked is not None, f"an answer to {fact.api} for which no request waits")
         if isinstance(asked, RequestReceived):
             same = (asked.correlation_id, asked.connection, asked.api) == (
                 fact.correlation_id,
@@ -120,7 +120,7 @@ class OneAnswerEach(Check):
         def judge(kept: bool, text: str) -> None:
             self.judge(kept, lambda: text, recorded)
 
-        judge(found is not None, f"a second answer, or one nobody asked for, to {fact.api}")
+        judge(found is not None, f"an answer to {fact.api} for which no request waits")
         if found is None or found[1].connection is None:
             return
         queue = self._queues.get((*life, found[1].connection), [])

@@ -31,7 +31,7 @@ from kohort.model.instants import MICROS_PER_SECOND, Instant, after
 ASSIGNORS: Final = "assignors"
 COOPERATION: Final = "cooperative rebalancing (Design I)"
 METADATA_AGE_MICROS: Final = 310 * MICROS_PER_SECOND
-"""How old a leader's metadata may be (``metadata.max.age.ms`` and a little)."""
+"""The greatest age of a leader's metadata: ``metadata.max.age.ms`` and 10 s."""
 
 Targets = dict[MemberId, Partitions]
 
@@ -80,7 +80,7 @@ class Assigned(Check):
 
     @on(GroupStabilized)
     def stabilized(self, recorded: Recorded, fact: GroupStabilized) -> None:
-        """Hand over the assignment, if it can be read."""
+        """Call ``assigned`` with the assignment, if it can be read."""
         group = self.world.group(fact.group_id)
         generation = group.generation
         if generation is None or generation.number != fact.generation_id:
@@ -208,14 +208,14 @@ class LoadIsBalanced(Assigned):
         )
 
 
-def robbed(offers: dict[MemberId, Offer], targets: Targets) -> dict[MemberId, Partitions]:
-    """The partitions that members must give up needlessly, among members with equal subscriptions.
+def lost_needlessly(offers: dict[MemberId, Offer], targets: Targets) -> dict[MemberId, Partitions]:
+    """The partitions that members must give up without need, if all have equal subscriptions.
 
     With P partitions and n members, a member may claim up to P // n partitions that no other member
     claims. Every balanced plan with the fewest moves leaves these to the member. A topic without
     any assigned partition is not judged: the topic may be deleted.
     """
-    if len({offer.topics for offer in offers.values()}) != 1 or racked(offers):
+    if len({offer.topics for offer in offers.values()}) != 1 or have_racks(offers):
         return {}
     served = {p.topic for partitions in targets.values() for p in partitions}
     claims = Counter(p for o in offers.values() for p in o.owned if p.topic in served)
@@ -229,7 +229,7 @@ def robbed(offers: dict[MemberId, Offer], targets: Targets) -> dict[MemberId, Pa
     return found
 
 
-def racked(offers: dict[MemberId, Offer]) -> bool:
+def have_racks(offers: dict[MemberId, Offer]) -> bool:
     """Whether the plan may prefer racks to few moves: a member has a rack."""
     return any(offer.has_rack for offer in offers.values())
 
@@ -344,7 +344,7 @@ class NothingIsOrphaned(Assigned):
         if wanted is not None:
             given: set[TopicPartition] = set().union(*plan.targets.values())
             before = self._without.get(plan.group.group_id, {})
-            # A partition that waits is forgotten from the first deadline that the leader told.
+            # A partition with a wait is in time until the first deadline that the leader told.
             waits_until = {
                 p: after(recorded.at, wait.remaining_ms)
                 for wait in plan.pending.waits

@@ -171,7 +171,7 @@ class CommitsFollowDeliveries(_Readers):
                 )
 
     def given_up(self, recorded: Recorded, fact: CallbackEnded) -> None:
-        """An orderly revocation: the offset after the delivered records is committed.
+        """After an orderly revocation, the offset after the delivered records is committed.
 
         A seek while the last commit is under way comes too late for this commit.
         """
@@ -296,16 +296,16 @@ class DuplicatesHaveACause(_Readers):
 
     @staticmethod
     def _held_only(recorded: Recorded, past: _Past, reading: _Reading) -> None:
-        """The client read nothing: its own commit counts from now on."""
+        """From now on the commit of this client counts, which read no record."""
         ended_otherwise = not past.reading and not past.clean
         if ended_otherwise and reading.committed is not None and not reading.sought:
             past.next, past.source = reading.committed, recorded.source
             past.clean, past.ended = True, recorded.sequence
 
     def handed(self, recorded: Recorded, fact: RecordsDelivered, reading: _Reading) -> None:
-        """Were these records handed out before?"""
+        """Judge whether these records were handed out before."""
         past = self._past.setdefault((fact.group_id, fact.partition), _Past())
-        # A reader from before that end is a zombie: its duplicates have another cause.
+        # A reader that began before that end is a zombie: its duplicates have another cause.
         if past.clean and reading.begun > past.ended and not reading.sought:
             self.judge(
                 fact.first >= past.next,
@@ -384,8 +384,8 @@ class _Coverage:
 class NothingIsSkipped(Check):
     """All committed records were delivered to a client, from the first position on, without a gap.
 
-    At least once, over all clients of the group together. Judged at the end, for partitions without
-    a seek, if all committing clients are recorded.
+    This is at-least-once delivery by all clients of the group together. The check judges at the end
+    of the history. It judges partitions without a seek, if all committing clients are recorded.
     """
 
     number, name, heading = 41, "nothing-is-skipped", Heading.OFFSETS

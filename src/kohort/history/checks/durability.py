@@ -191,8 +191,9 @@ class DurableBeforeTold(_Writes):
 class RecoveryIsReachable(Check):
     """After a crash the coordinator has a state that the log could have held.
 
-    The last group record that is durable, or any that was on its way after it; nothing older, no
-    mixture, and no group is missing. Recovering twice gives the same twice.
+    Each group has its last durable record, or a later record that was being written. No group has
+    an older record or parts of two records, and no group is missing. Two recoveries from one log
+    give the same state.
     """
 
     number, name, heading = 46, "recovery-is-reachable", Heading.DURABILITY
@@ -247,7 +248,7 @@ class RecoveryIsReachable(Check):
             self._all_back(recorded)
 
     def finish(self, last: Recorded) -> None:
-        """The history ends before the coordinator served a request."""
+        """Judge at the end of the history, if the coordinator has served no request."""
         if self._booted is not None and not self.world.loading:
             self._all_back(last)
 
@@ -270,7 +271,7 @@ def _named(members: tuple[tuple[MemberId, GroupInstanceId | None], ...]) -> str:
 
 
 class FailedIsNeverTold(_Writes):
-    """After a failed write no success is reported that rests on it, and nobody reads its value.
+    """After a failed write no answer reports its success, and no fetch returns its value.
 
     The next crash loses a value that is in memory and not on disk. A durable offset may be read
     although a later write of the same offset failed: a client repeats a commit without an answer.

@@ -62,7 +62,7 @@ class GenerationRisesByOne(Check):
 
     @on(JoinPhaseCompleted, GroupEmptied)
     def opened(self, recorded: Recorded, fact: JoinPhaseCompleted | GroupEmptied) -> None:
-        """A generation opens, or the group falls empty."""
+        """A generation opens, or the group becomes empty."""
         group = self.world.group(fact.group_id)
         if not group.known or group.generation_id < 0:
             return
@@ -347,7 +347,7 @@ class OnePayloadPerGeneration(_Payloads):
 
 
 class FollowersAssignNothing(_Payloads):
-    """An assignment that is sent by a member that does not lead has no effect.
+    """An assignment has no effect if its sender is not the leader.
 
     A member that led an older generation, or believes to lead this one, must not decide for others.
     """

@@ -46,8 +46,8 @@ _OF_MEMBERS: Final = frozenset(
 class RemovedStaysRemoved(Check):
     """An id that was removed from its group never gets a success again.
 
-    Another member may have its partitions now. Judged are requests that came after the removal; a
-    commit that was accepted before the removal may be answered later.
+    Another member may own the partitions of this member now. The check judges requests that came
+    after the removal. A commit that was accepted before the removal may be answered later.
     """
 
     number, name, heading = 10, "removed-stays-removed", Heading.MEMBERSHIP
@@ -148,14 +148,14 @@ class ReplacedIsFenced(Check):
 
     @on(StaticMemberReplaced)
     def replaced(self, recorded: Recorded, fact: StaticMemberReplaced) -> None:
-        """An instance id changes hands."""
+        """Another member takes over an instance id."""
         key = (fact.group_id, fact.replaced_id)
         self._fenced[key] = (recorded, fact.group_instance_id)
         self._fenced.pop((fact.group_id, fact.member_id), None)
 
     @on(WriteFailed, GroupDeleted)
     def undone(self, _recorded: Recorded, fact: WriteFailed | GroupDeleted) -> None:
-        """The replacement was not stored, or the group is gone: nobody is fenced for it."""
+        """The replacement was not stored, or the group is gone: no member is fenced for it."""
         if isinstance(fact, GroupDeleted) or fact.purpose == "static member":
             for key in [key for key in self._fenced if key[0] == fact.group_id]:
                 del self._fenced[key]
@@ -274,7 +274,7 @@ class StaticMembersDoNotLeave(Check):
                     self.judge(
                         not member_id,
                         lambda m=member_id, i=instance: (  # type: ignore[misc]
-                            f"static member {m} ({i}) asks to leave for itself"
+                            f"static member {m} ({i}) asks to leave"
                         ),
                         recorded,
                         member_id=member_id,

@@ -10,7 +10,7 @@ from typing import Final
 
 from kohort.history import promises
 from kohort.history.check import Check, Heading, Kafka, on
-from kohort.history.checks.assigning import Assigned, Plan, robbed
+from kohort.history.checks.assigning import Assigned, Plan, lost_needlessly
 from kohort.history.checks.generations import COORDINATOR
 from kohort.history.views import GroupView
 from kohort.history.world import World, millis
@@ -76,7 +76,7 @@ class EventuallyStable(Check):
         if calm and fact.cause in {RebalanceCause.METADATA_UPDATED, RebalanceCause.LEADER_REJOINED}:
             self.judge(
                 False,
-                lambda: f"rebalances again ({fact.cause}) although nothing has happened",
+                lambda: f"rebalances again ({fact.cause}) although no event needs a rebalance",
                 recorded,
             )
 
@@ -113,11 +113,11 @@ class GenerationsAreBounded(Assigned):
     """A group rebalances for a reason, and no more often than its policy needs.
 
     In a quiet minute no generation opens. After an event an eager policy needs one generation. A
-    cooperative policy needs one more for each member that must give partitions up, since each of
-    them rejoins when it is ready. One more is allowed for an event during a rebalance. A needless
-    revocation under a sticky policy is no excuse. A static member that joins after its group went
-    on without it is an event, and so is the end of a wait or of a pause between moves. The end
-    of the session of a removed member is none (KAFKA-7196).
+    cooperative policy needs one more for each member that must give partitions up, because each
+    member rejoins when it is ready. One more is allowed for an event during a rebalance. A needless
+    revocation under a sticky policy allows no further generation. These are events: a static member
+    joins after its group went on without it; a wait or a pause between moves ends. The end of the
+    session of a removed member is not an event (KAFKA-7196).
     """
 
     number, name, heading = 49, "generations-are-bounded", Heading.LIVENESS
@@ -149,7 +149,7 @@ class GenerationsAreBounded(Assigned):
             return
         offers = plan.offers()
         sticky = promises.STICKY in plan.promised
-        needlessly = robbed(offers, plan.targets) if sticky and offers is not None else {}
+        needlessly = lost_needlessly(offers, plan.targets) if sticky and offers is not None else {}
         for member_id, target in plan.targets.items():
             offer = plan.offer(member_id)
             if offer is not None and offer.owned - target and member_id not in needlessly:
@@ -173,7 +173,7 @@ class GenerationsAreBounded(Assigned):
         if most is not None:
             self.judge(
                 count <= most,
-                lambda: f"{count} generations since the last event that calls for any",
+                lambda: f"{count} generations since the last event that needs one",
                 recorded,
             )
         spent = QUIET_MICROS + 2 * group.phase_timeout_ms * MICROS_PER_MILLI
@@ -227,8 +227,9 @@ class _Beats:
 class GroupsAreIsolated(Check):
     """One group's rebalance, however large, does not delay another group's heartbeats.
 
-    Judged if two groups are recorded: the 99th percentile of the time from a heartbeat to its
-    answer while another group is not stable, measured by the sender, or else by the coordinator.
+    If two groups are recorded, the check judges the 99th percentile of the time from a heartbeat to
+    its answer while another group is not stable. The sender measures this time, or else the
+    coordinator.
     """
 
     number, name, heading = 50, "groups-are-isolated", Heading.LIVENESS

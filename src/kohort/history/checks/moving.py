@@ -12,7 +12,7 @@ from typing import Final
 
 from kohort.history import promises
 from kohort.history.check import Heading, Kafka, on
-from kohort.history.checks.assigning import ASSIGNORS, Assigned, Plan, Targets, racked, withheld
+from kohort.history.checks.assigning import ASSIGNORS, Assigned, Plan, Targets, have_racks, withheld
 from kohort.history.fewest_moves import fewest_moves
 from kohort.history.reading import Offer
 from kohort.history.views import Partitions
@@ -35,7 +35,7 @@ Offers = dict[MemberId, Offer]
 
 
 @dataclass(frozen=True, slots=True)
-class _Begun:
+class _MoveStart:
     """A group at its first generation with these members and subscriptions."""
 
     topics: dict[MemberId, frozenset[str]]
@@ -62,9 +62,9 @@ class MovesAreMinimal(Assigned):
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        self._begun: dict[GroupId, _Begun] = {}
+        self._begun: dict[GroupId, _MoveStart] = {}
         self._over: set[MemberId] = set()
-        """Members that lost their membership since; their claims have no age."""
+        """Members that lost their membership; their claims have no age."""
 
     @on(GroupEmptied, GroupDeleted)
     def over(self, _recorded: Recorded, fact: GroupEmptied | GroupDeleted) -> None:
@@ -84,7 +84,7 @@ class MovesAreMinimal(Assigned):
         if promises.STICKY not in plan.promised:
             return
         offers = plan.offers()
-        if offers is None or racked(offers) or _handed_back(plan, offers):
+        if offers is None or have_racks(offers) or _handed_back(plan, offers):
             self._begun.pop(plan.group.group_id, None)
             return
         topics = {member_id: offer.topics for member_id, offer in offers.items()}
@@ -96,7 +96,7 @@ class MovesAreMinimal(Assigned):
             del self._begun[plan.group.group_id]
             return
         if begun is None or begun.topics != topics or self._dropped(begun, offers):
-            begun = _Begun(topics, _held(self._dated(plan, offers)), everything)
+            begun = _MoveStart(topics, _held(self._dated(plan, offers)), everything)
             self._begun[plan.group.group_id] = begun
         if withheld(offers, plan.targets):
             return
@@ -114,7 +114,7 @@ class MovesAreMinimal(Assigned):
             recorded,
         )
 
-    def _dropped(self, begun: _Begun, offers: Offers) -> bool:
+    def _dropped(self, begun: _MoveStart, offers: Offers) -> bool:
         """Whether a membership ended during the moves, and the member dropped its partitions."""
         return any(
             member_id in self._over and not held <= offers[member_id].owned
@@ -142,9 +142,10 @@ class MovesAreMinimal(Assigned):
 
 
 def _handed_back(plan: Plan, offers: Offers) -> bool:
-    """Whether a new member may get the partitions of a member that is gone, all of them at once.
+    """Whether a new member may get all partitions of a lost member at once.
 
-    A policy that defers does so, and then balances: other members may have to give up more.
+    A deferring policy gives the partitions to the new member and then balances: other members may
+    have to give up more partitions.
     """
     if promises.DEFERRING not in plan.promised or plan.before is None:
         return False
@@ -170,7 +171,7 @@ def _held(
     }
 
 
-def _most_that_can_stay(begun: _Begun, targets: Targets) -> int | None:
+def _most_that_can_stay(begun: _MoveStart, targets: Targets) -> int | None:
     """How many partitions a balanced plan can leave where they are; None if that is not known."""
     everything: set[TopicPartition] = set().union(*targets.values())
     held = {m: len(partitions & everything) for m, partitions in begun.held.items()}
@@ -198,7 +199,7 @@ def _names(topics: dict[MemberId, frozenset[str]]) -> dict[str, frozenset[str]]:
     return {str(member_id): wanted for member_id, wanted in topics.items()}
 
 
-def _counts(begun: _Begun, targets: Targets) -> dict[tuple[str, str], int]:
+def _counts(begun: _MoveStart, targets: Targets) -> dict[tuple[str, str], int]:
     everything: set[TopicPartition] = set().union(*targets.values())
     counts: dict[tuple[str, str], int] = {}
     for member_id, partitions in begun.held.items():

@@ -331,7 +331,7 @@ class _Reads(Check):
 
     @on(CoordinatorBooted)
     def booted(self, recorded: Recorded, _fact: CoordinatorBooted) -> None:
-        """Requests without an answer get none any more."""
+        """Requests without an answer are over."""
         self._all.restart(recorded.sequence)
 
     @on(CommitSent, CommitConcluded, CommittedAsked, CommittedTold)

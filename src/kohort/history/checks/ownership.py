@@ -11,7 +11,7 @@ from typing import Final
 
 from kohort.history import promises
 from kohort.history.check import Check, Heading, Kafka, on
-from kohort.history.checks.assigning import COOPERATION, Assigned, Plan, robbed
+from kohort.history.checks.assigning import COOPERATION, Assigned, Plan, lost_needlessly
 from kohort.history.views import ProcessView
 from kohort.history.world import World
 from kohort.model.client_facts import (
@@ -131,9 +131,9 @@ class SelfFencing(Check):
 
     The client stops one session timeout after it sent its last confirmed request. This is the last
     acknowledged heartbeat or commit, or the last JoinGroup with an answered SyncGroup. The
-    coordinator restarts the session when this request arrives, which is not earlier. (A SyncGroup
-    alone does not restart the session.) So the client has stopped before another member gets the
-    partitions. The client's own clock counts.
+    coordinator restarts the session when this request arrives, so after the client sent the
+    request. (A SyncGroup alone does not restart the session.) So the client has stopped before
+    another member gets the partitions. The client's own clock counts.
     """
 
     number, name, heading = 25, "self-fencing", Heading.OWNERSHIP
@@ -183,9 +183,9 @@ class SelfFencing(Check):
 class RevokeComesBeforeReassignment(Assigned):
     """A member gives a partition up before a generation gives it to another member.
 
-    Its callback and its commit are over before its next JoinGroup, which comes before the
-    assignment: so the next owner starts at the last position. Judged for members of the new
-    generation with a recorded process.
+    The member ends its callback and its commit before its next JoinGroup, and the assignment comes
+    after this JoinGroup. So the next owner starts at the last position. The check judges members of
+    the new generation with a recorded process.
     """
 
     number, name, heading = 26, "revoke-before-reassign", Heading.OWNERSHIP
@@ -286,7 +286,7 @@ class NoNeedlessRevoke(Assigned):
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        self._suspects: dict[str, list[tuple[Recorded, CallbackStarted, TopicPartition]]] = {}
+        self._revocations: dict[str, list[tuple[Recorded, CallbackStarted, TopicPartition]]] = {}
         self._missed: dict[str, tuple[Instant, MemberId]] = {}
         self._joined: dict[str, GenerationJoined] = {}
 
@@ -297,7 +297,7 @@ class NoNeedlessRevoke(Assigned):
         offers = plan.offers()
         if offers is None:
             return
-        taken = robbed(offers, plan.targets)
+        taken = lost_needlessly(offers, plan.targets)
         self.judge(
             not taken,
             lambda: (
@@ -315,12 +315,12 @@ class NoNeedlessRevoke(Assigned):
 
     @on(MemberStateChanged)
     def moved(self, recorded: Recorded, fact: MemberStateChanged) -> None:
-        """A leave excuses a revocation; after a missed generation a member keeps its partitions.
+        """A leave is a reason to revoke; after a missed generation a member keeps its partitions.
 
         A static member leaves without LeaveGroup.
         """
         if fact.after == "leaving":
-            self._suspects.pop(recorded.source, None)
+            self._revocations.pop(recorded.source, None)
         process = self.world.processes.get(recorded.source)
         missed = self._missed.get(recorded.source)
         if process is None or fact.before != "syncing" or missed is None:
@@ -347,13 +347,13 @@ class NoNeedlessRevoke(Assigned):
 
     @on(CallbackStarted)
     def told(self, recorded: Recorded, fact: CallbackStarted) -> None:
-        """A revocation is compared with the target; an assignment or a loss confirms the suspicion.
+        """A revocation is compared with the target; the next assignment or loss makes it a finding.
 
         The revocation is needless if both its own generation and the present generation of the
         member leave the partition to the member. A member that closes may revoke twice.
         """
         if fact.kind is not CallbackKind.REVOKED:
-            self._convict(recorded.source)
+            self._judge_open(recorded.source)
         process = self.world.processes.get(recorded.source)
         if fact.kind is not CallbackKind.REVOKED or process is None or not fact.partitions:
             return
@@ -367,7 +367,7 @@ class NoNeedlessRevoke(Assigned):
         topics = process.topics
         kept = [p for p in fact.partitions if p in target and (not topics or p.topic in topics)]
         if kept:
-            self._suspects.setdefault(recorded.source, []).append((recorded, fact, kept[0]))
+            self._revocations.setdefault(recorded.source, []).append((recorded, fact, kept[0]))
         else:
             self.judged += 1
 
@@ -386,34 +386,34 @@ class NoNeedlessRevoke(Assigned):
         return generation.targets.get(member_id)
 
     @on(ProcessStopped, ProcessKilled, ProcessStarted, Subscribed)
-    def excused(
+    def has_reason(
         self,
         recorded: Recorded,
         _fact: ProcessStopped | ProcessKilled | ProcessStarted | Subscribed,
     ) -> None:
         """The process ends or subscribes again: a good reason to revoke."""
-        self._suspects.pop(recorded.source, None)
+        self._revocations.pop(recorded.source, None)
 
     @on(RequestSent)
     def leaves(self, recorded: Recorded, fact: RequestSent) -> None:
         """The client leaves the group: a good reason to revoke."""
         if fact.api is GroupApi.LEAVE_GROUP:
-            self._suspects.pop(recorded.source, None)
+            self._revocations.pop(recorded.source, None)
 
     @on(RequestReceived)
     def left(self, _recorded: Recorded, fact: RequestReceived) -> None:
         """The coordinator receives the client's LeaveGroup: a good reason to revoke."""
         if isinstance(fact.body, LeaveAsked):
             leavers = {member_id for member_id, _ in fact.body.members}
-            for source, found in list(self._suspects.items()):
+            for source, found in list(self._revocations.items()):
                 if any(told.member_id in leavers for _, told, _ in found):
-                    del self._suspects[source]
+                    del self._revocations[source]
 
-    def _convict(self, source: str) -> None:
-        for suspect in self._suspects.pop(source, ()):
-            self._find(*suspect)
+    def _judge_open(self, source: str) -> None:
+        for revocation in self._revocations.pop(source, ()):
+            self._needless(*revocation)
 
-    def _find(self, recorded: Recorded, fact: CallbackStarted, kept: TopicPartition) -> None:
+    def _needless(self, recorded: Recorded, fact: CallbackStarted, kept: TopicPartition) -> None:
         self.judge(
             False,
             lambda: (

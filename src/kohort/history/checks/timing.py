@@ -70,8 +70,9 @@ class _Timed(Check):
 class SessionsAreKept(_Timed):
     """A member that shows life within its session timeout is kept; a silent one is removed in time.
 
-    Removed too early, a healthy member loses its partitions; too late, they stand still. A parked
-    JoinGroup or SyncGroup is a sign of life of its member, and so is an accepted commit.
+    If a healthy member is removed too early, it loses its partitions. If a dead member is removed
+    too late, its partitions stand still. A parked JoinGroup or SyncGroup is a sign of life of its
+    member, and so is an accepted commit.
     """
 
     number, name, heading = 16, "sessions-are-kept", Heading.MEMBERSHIP
@@ -160,7 +161,7 @@ class NewMembersAreBounded(_Timed):
 
 
 class PhasesAreBounded(_Timed):
-    """A join phase lasts at most as long as the longest rebalance timeout, a sync phase likewise.
+    """A join phase or a sync phase lasts at most as long as the longest rebalance timeout.
 
     A member that does not rejoin, or does not ask for its assignment, must not delay the others,
     even if the member heartbeats (KAFKA-12890). Writes may take longer: the join phase may wait
@@ -176,9 +177,9 @@ class PhasesAreBounded(_Timed):
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self._tickets: dict[GroupId, dict[Ticket, GroupState | None]] = {}
-        """Writes under way, and the phase that cannot end before they do."""
+        """Writes under way, each with the phase that cannot end before the write ends."""
         self._stored: dict[_Phase, Instant] = {}
-        """When the log was done with the last of those."""
+        """When the last of these writes ended."""
         self._changed: dict[GroupId, Instant] = {}
         """When members or writes last changed in a way that may complete a join phase."""
         self._grace_until: dict[GroupId, Instant] = {}
@@ -260,7 +261,7 @@ class PhasesAreBounded(_Timed):
 
     @on(PersistOk, PersistFailed)
     def done(self, recorded: Recorded, fact: PersistOk | PersistFailed) -> None:
-        """The log is done."""
+        """A write ends."""
         self._changed[fact.group_id] = recorded.at
         phase = self._tickets.get(fact.group_id, {}).pop(fact.ticket, None)
         if phase is not None:

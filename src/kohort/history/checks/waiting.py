@@ -36,8 +36,8 @@ class DeferralIsKept(Assigned):
     The deadline never moves later; otherwise a group with changing leaders would wait for ever. A
     leader that was in no earlier generation knows a wait only from echoes, so its deadline may be
     later by the length of the rebalance. After the deadline one more rebalance gives the partitions
-    an owner. A leader that made the last assignment lets only partitions of members that are gone
-    wait: a member that missed its assignment is none of them (KAFKA-9848).
+    an owner. If the leader made the last assignment, only partitions of members that are gone may
+    wait. A member that missed its assignment is not gone (KAFKA-9848).
     """
 
     number, name, heading = 32, "deferral-is-kept", Heading.OWNERSHIP
@@ -105,7 +105,7 @@ class DeferralIsKept(Assigned):
 def _present_owners(plan: Plan, wait: Wait) -> list[tuple[TopicPartition, MemberId]]:
     """The partitions of a new wait with owners (in the last assignment) that are members now.
 
-    None if another process made that assignment, or if the leader did not receive it. A static
+    Empty if another process made that assignment, or if the leader did not receive it. A static
     member that comes back as the leader is another process, and does not know the owners.
     """
     number, leader_id, stable = plan.generation.number, plan.generation.leader_id, plan.group.stable
@@ -126,8 +126,8 @@ class ReturnerGetsItsOwn(Assigned):
     """A member that comes during a wait gets the waiting partitions, and no other member loses any.
 
     Otherwise the wait was useless: another member must rebuild the state of these partitions, and
-    other members must stop reading. Judged if one member comes, nobody leaves, and all subscribe to
-    the same topics.
+    other members must stop reading. The check judges if one member comes, no member leaves, and all
+    members subscribe to the same topics.
     """
 
     number, name, heading = 33, "returner-gets-its-own", Heading.OWNERSHIP
@@ -181,8 +181,8 @@ class StepsAreSmall(Assigned):
     """An incremental policy moves at most K partitions a step, with steps at least D apart.
 
     Under an eager policy each step lessens the imbalance, so that there are at most moves/K steps.
-    A cooperative step begins when partitions are taken from their owners. Another leader does not
-    know when the last one began, so the distance is judged under one leader.
+    A cooperative step begins when partitions are taken from their owners. A new leader does not
+    know when the last step began. So the check judges the distance only under one leader.
     """
 
     number, name, heading = 34, "steps-are-small", Heading.OWNERSHIP
