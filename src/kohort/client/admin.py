@@ -12,14 +12,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from kohort.client import group_orders, topic_orders
 from kohort.client.config import ClientSettings, parse_client_settings
-from kohort.client.connections.cluster_client import (
-    ClusterClient,
+from kohort.client.connections.answer_checks import (
     check,
     check_known,
-    left_ms,
     note_epoch_ends,
     note_offsets,
 )
+from kohort.client.connections.cluster_client import ClusterClient, left_ms
 from kohort.client.descriptions import (
     BrokerDescription,
     ClusterDescription,

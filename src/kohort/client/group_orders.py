@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from kohort.client.connections.cluster_client import ClusterClient, check
+from kohort.client.connections.answer_checks import check
+from kohort.client.connections.cluster_client import ClusterClient
 from kohort.client.descriptions import GroupDescription, GroupMemberDescription
 from kohort.client.errors import RequestFailed
 from kohort.engine.member_offsets import commit_codes, commit_request

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from kohort.client.connections.cluster_client import ClusterClient, check_known, left_ms
+from kohort.client.connections.answer_checks import check_known
+from kohort.client.connections.cluster_client import ClusterClient, left_ms
 from kohort.client.descriptions import SettingDescription
 from kohort.engine.member_outputs import Target
 from kohort.model.ids import TopicPartition

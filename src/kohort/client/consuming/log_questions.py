@@ -15,13 +15,8 @@ from concurrent.futures import Future
 from typing import Any, Final, TypeAlias, TypeVar
 
 from kohort.client.config import ClientSettings
-from kohort.client.connections.cluster_client import (
-    RetryWaits,
-    check_known,
-    check_leaders,
-    left_ms,
-    note_offsets,
-)
+from kohort.client.connections.answer_checks import check_known, check_leaders, note_offsets
+from kohort.client.connections.cluster_client import RetryWaits, left_ms
 from kohort.client.connections.driver_thread import UNFINISHED, DriverThread
 from kohort.client.descriptions import OffsetDescription
 from kohort.engine.member_offsets import list_request
