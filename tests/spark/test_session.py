@@ -134,3 +134,24 @@ def test_the_processes_of_a_session_of_the_user_are_left_alone(
     ended.set()
     monkeypatch.setattr(session, "_children", lambda *_: pytest.fail("processes were looked for"))
     session.stop_query(cast("Any", Query(ended)), own_session=False)
+
+
+def test_ctrl_c_stops_work_in_another_thread_and_waits_for_it() -> None:
+    """In the middle of a call of Java it printed 47 lines."""
+    begun, stopped = threading.Event(), threading.Event()
+    threads: list[threading.Thread] = []
+
+    def work() -> None:
+        threads.append(threading.current_thread())
+        begun.set()
+        assert stopped.wait(30)
+
+    def interrupt() -> None:
+        if begun.is_set():
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        session.apart(work, stopped.set, interrupt)
+    assert threads[0] is not threading.main_thread()
+    assert not threads[0].is_alive()
+    assert session.apart(lambda: 7) == 7

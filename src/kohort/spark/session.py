@@ -19,7 +19,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import psutil
 import pyspark
@@ -32,6 +32,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from kohort.host.java import find_java, spark_home, spark_java_home
 from kohort.model.errors import ConfigError
 from kohort.spark.failures import first_cause
+
+T = TypeVar("T")
 
 DRIVER_JAVA_OPTIONS = "-Xss16m -XX:+UseParallelGC"
 """Spark's check of an error text in foreachBatch recurses deeply when a query is stopped. On two
@@ -197,11 +199,42 @@ def stop_session(spark: SparkSession) -> bool:
 @contextlib.contextmanager
 def running_session(name: str, master: str, settings: Mapping[str, str]) -> Iterator[SparkSession]:
     """A session for one batch job; ``settings`` replace those in `QUICK`. See `make_session`."""
-    session = make_session(name, master, {**QUICK, **settings})
+    started: list[SparkSession] = []
     try:
-        yield session
+        apart(lambda: started.append(make_session(name, master, {**QUICK, **settings})))
+        yield started[0]
     finally:
-        stop_session(session)
+        if started:
+            stop_session(started[0])
+
+
+def apart(
+    work: Callable[[], T],
+    stop: Callable[[], object] = lambda: None,
+    look: Callable[[], object] = lambda: None,
+) -> T:
+    """Do work in a thread of its own, and wait for the thread: the result of the work.
+
+    Ctrl-C in the middle of a call of Java would print stack traces. So the main thread makes none.
+
+    Args:
+        work: calls Java.
+        stop: called after Ctrl-C, so that the work ends soon; it is waited for.
+        look: called every 0.1 s, and at the end.
+
+    Raises:
+        KeyboardInterrupt, and all that the functions raise.
+    """
+    with ThreadPoolExecutor(1) as thread:
+        running = thread.submit(work)
+        try:
+            while wait([running], timeout=_LOOK_S).not_done:
+                look()
+        except BaseException:
+            stop()
+            raise
+        look()
+        return running.result()
 
 
 def stop_planners(*, own_session: bool) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
@@ -28,6 +27,7 @@ from kohort.lab.scenarios.base import Timeouts
 from kohort.lab.table import Job, do
 from kohort.model.errors import ConfigError, KohortError
 from kohort.spark.failures import error_of_task
+from kohort.spark.session import apart
 from kohort.spark.tables.durable import beside
 
 RUNS: Final = "runs"
@@ -35,7 +35,6 @@ RUNS: Final = "runs"
 _VERSION: Final = b"kohort_sweep"
 _MOST_OF_A_TASK: Final = 20
 _TASKS_OF_A_CORE: Final = 16
-_LOOK_S: Final = 0.2
 _COSTS: Final = tuple(spec.name for spec in fields(Costs))
 _METRICS: Final = tuple(spec.name for spec in fields(Metrics))
 SCHEMA: Final = pa.schema(
@@ -175,25 +174,13 @@ def _name(part: Sequence[Job]) -> str:
 def _do_all(
     parts: Sequence[tuple[Job, ...]], folder: Path, spark: SparkSession, look: Callable[[], None]
 ) -> None:
-    """Do all parts in tasks; calls ``look`` meanwhile.
-
-    A job of Spark is started in a thread of its own, so that Ctrl-C is noticed at once.
-    """
+    """Do all parts in tasks; calls ``look`` meanwhile."""
     numbers = spark.range(0, len(parts), 1, len(parts))
     work = numbers.mapInArrow(partial(_task, parts, str(folder)), "runs bigint")
-    with ThreadPoolExecutor(1) as thread:
-        running = thread.submit(work.collect)
-        try:
-            while wait([running], timeout=_LOOK_S).not_done:
-                look()
-        except BaseException:
-            spark.sparkContext.cancelAllJobs()
-            raise
-        look()
-        try:
-            running.result()
-        except PySparkException as error:
-            raise KohortError(f"a run of the lab failed: {error_of_task(error)}") from error
+    try:
+        apart(work.collect, spark.sparkContext.cancelAllJobs, look)
+    except PySparkException as error:
+        raise KohortError(f"a run of the lab failed: {error_of_task(error)}") from error
 
 
 def _task(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -60,11 +61,14 @@ def history(
     of __consumer_offsets. Each file is read by a task of its own, each group explained by another.
     """
     from kohort.spark.history import new_tables, write_tables  # noqa: PLC0415 - Spark is heavy
-    from kohort.spark.session import running_session  # noqa: PLC0415
+    from kohort.spark.session import apart, running_session  # noqa: PLC0415
 
     with new_tables(output), running_session("kohort spark history", master, spark) as session:
         paths = [path.resolve() for path in files]
-        groups, remarks = write_tables(paths, output.resolve(), read_file, session)
+        groups, remarks = apart(
+            partial(write_tables, paths, output.resolve(), read_file, session),
+            session.sparkContext.cancelAllJobs,
+        )
     for remark in remarks:
         note(f"note: {remark}")
     rows = groups.to_pylist()
