@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from tests.lab.advice_trials import TRIALS, sentence, tried
 
 from kohort.explain.tried_advice import TRIED
-from kohort.lab.advice_trials import TRIALS, sentence, tried
 
 QUICK = {"crash loop", "poll interval", "polls near the limit"}
 

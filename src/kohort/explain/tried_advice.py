@@ -1,6 +1,6 @@
 """The effect of advice, as the lab measured it in a small group with the trouble.
 
-In: the name of a finding. Out: one sentence. ``kohort.lab.advice_trials`` makes the sentences; a
+In: the name of a finding. Out: one sentence. ``tests/lab/advice_trials.py`` makes the sentences; a
 test compares them. Must not know: stories, the lab.
 """
 
