@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 from pyspark.sql import SparkSession
 
@@ -24,12 +25,22 @@ from kohort.spark.draining import SUFFIX, DrainFile, Draining
 from kohort.spark.failures import BrokersAway
 from kohort.spark.pipeline_config import PipelineConfig, source_options
 from kohort.spark.progress import Progress
+from kohort.spark.rowwise import apply_sql
 from kohort.spark.session import make_session, stop_session
+from kohort.spark.source.data_source import schema_of
 from kohort.spark.source.kafka_topics import KafkaTopics
-from kohort.spark.source.options import SourceOptions, parse_options
-from kohort.spark.state.stage import load_stage
-from kohort.spark.tables.new_tables import check_partitions, is_begun, planned
-from kohort.spark.tables.table import open_ledger
+from kohort.spark.source.options import SourceOptions, parse_options, record_columns
+from kohort.spark.state.sink import state_columns
+from kohort.spark.state.stage import Loaded, load_stage
+from kohort.spark.tables.parquet_sink import table_columns, table_frame
+from kohort.spark.tables.partition_columns import (
+    PARTITION_BY,
+    NewTable,
+    check_made,
+    check_wanted,
+    noted,
+)
+from kohort.spark.tables.table import DELTA, kind_of, kind_to_write, open_ledger
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +87,7 @@ def run_pipeline(
             "told from those of another function; leave it out, or name another output directory"
         )
     loaded = None if config.state is None else load_stage(config.state)
-    begun = is_begun(config.output, config.group, config.table, config.partition_by)
+    begun = _is_begun(config.output, config.group, config.table, config.partition_by)
     with locked_checkpoint(config.output, config.name) as checkpoint:
         name = checkpoint.name
         set_up_from_environment(application=name)
@@ -94,9 +105,9 @@ def run_pipeline(
         try:
             # A new table gets its columns when it is made.
             by, headers = config.partition_by, config.headers
-            new = None if begun else planned(spark, config.sql, loaded, by, headers=headers)
+            new = None if begun else _planned(spark, config.sql, loaded, by, headers=headers)
             with closing(open_ledger(config.output, config.group, config.table, new=new)) as ledger:
-                check_partitions(ledger, config.output, config.partition_by)
+                check_wanted(by, noted(ledger.described(PARTITION_BY)), config.output)
                 application = Application(
                     spark=spark,
                     config=config,
@@ -131,3 +142,59 @@ def _check_topics(options: SourceOptions) -> None:
         if not error.retriable:
             raise
         raise BrokersAway(f"{error}; nothing was started or written") from error
+
+
+def _is_begun(
+    directory: Path, group_id: str, kind: str | None, partition_by: tuple[str, ...] | None
+) -> bool:
+    """Whether there is a table with columns; it is opened as ``open_ledger`` does.
+
+    Args:
+        directory: the directory of the table.
+        group_id: the group of the application.
+        kind: the wanted kind; None for any.
+        partition_by: the wanted partition columns; None for any.
+
+    Raises:
+        ConfigError, LedgerError: as ``open_ledger``; or the table has other partition columns.
+    """
+    if kind_to_write(directory) is None:
+        return False
+    with closing(open_ledger(directory, group_id, kind)) as ledger:
+        begun = ledger.described("schema") is not None
+        # A Delta table has its partition columns from the moment when it is made.
+        if begun or kind_of(directory) == DELTA:
+            check_wanted(partition_by, noted(ledger.described(PARTITION_BY)), directory)
+        return begun
+
+
+def _planned(
+    spark: SparkSession,
+    sql: str,
+    loaded: Loaded | None,
+    partition_by: tuple[str, ...] | None,
+    *,
+    headers: bool,
+) -> NewTable:
+    """The columns of the table that a query begins.
+
+    Delta fixes the partition columns when a table is made. So the first query of a table is
+    analyzed before the table is made, and a refused query leaves no table behind.
+
+    Args:
+        spark: the session of the query.
+        sql: the text of the query.
+        loaded: the function with state that gets the rows of the query; None without one.
+        partition_by: the wanted partition columns; None for none.
+        headers: whether the query reads the records with their headers.
+
+    Raises:
+        ConfigError: the SQL is wrong, the function does not fit it, or a partition column is
+            missing or has a type that cannot be one.
+    """
+    query = apply_sql(
+        spark, spark.createDataFrame([], schema_of(record_columns(headers=headers))), sql
+    )
+    columns = table_columns(table_frame(query)) if loaded is None else state_columns(query, loaded)
+    check_made(partition_by or (), columns.json())
+    return NewTable(schema=columns.json(), partition_by=partition_by or ())

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from kohort.client.config import ClientSettings
@@ -24,10 +25,9 @@ from kohort.model.ids import TopicPartition
 from kohort.model.positions import Position
 from kohort.spark.ledgers.ledger import ManifestRow, NotedTopic, Seal
 from kohort.spark.state.judging import PartitionComputation
-from kohort.spark.tables.layout import PLACE, RECORD_HASH, record_hash
+from kohort.spark.tables.layout import PLACE, RECORD_HASH, partition_of_file, record_hash
 from kohort.spark.tables.missing_rows import MissingRows
 from kohort.spark.tables.seals import seal_of
-from kohort.spark.tables.unsorted_rows import candidates, read_rows
 
 EXAMPLES: Final = 5
 """How many offsets a sentence about a fault names; the counts include all."""
@@ -181,7 +181,7 @@ class PartitionCheck:
     def _paths(self) -> tuple[list[str], list[str]]:
         """The files with rows and those with dead letters that may have rows of the partition."""
         if self.unsorted is not None:
-            rows, dead = (candidates(files, self.verdict.partition) for files in self.unsorted)
+            rows, dead = (_candidates(files, self.verdict.partition) for files in self.unsorted)
             return rows, dead
         return (
             [file.path for row in self._manifest for file in row.data_files],
@@ -226,13 +226,29 @@ class PartitionCheck:
     ) -> tuple[Array, Array]:
         """The same, from files that may hold rows of several partitions."""
         verdict = self.verdict
-        rows = read_rows(self._directory, files, verdict.partition)
-        dead = read_rows(self._directory, dead_files, verdict.partition)
-        verdict.rows, verdict.dead_letters = len(rows.offsets), len(dead.offsets)
-        verdict.troubles += rows.troubles + dead.troubles
+        rows, dead = self._rows_among(files), self._rows_among(dead_files)
+        verdict.rows, verdict.dead_letters = len(rows[0]), len(dead[0])
         if not verdict.troubles:
             self.whole = {piece.begin for piece in self._manifest}
-        return _join([rows.offsets, dead.offsets]), _join([rows.hashes, dead.hashes])
+        return _join([rows[0], dead[0]]), _join([rows[1], dead[1]])
+
+    def _rows_among(self, files: Mapping[str, int]) -> tuple[Array, Array]:
+        """Offsets and hashes of the partition's rows in files with these sizes; notes damage.
+
+        A file in the folder of another partition, as pipelines write them, is not opened.
+        """
+        found = [(_EMPTY, _EMPTY)]
+        troubles = self.verdict.troubles
+        for path in _candidates(files, self.verdict.partition):
+            try:
+                size = (self._directory / path).stat().st_size
+                found.append(_rows_in(self._directory / path, self.verdict.partition))
+            except (OSError, pa.ArrowException) as error:
+                troubles.append(f"{path} cannot be read: {error}")
+                continue
+            if size != files[path]:
+                troubles.append(f"{path} has {size} bytes, the log of the table has {files[path]}")
+        return _join(offsets for offsets, _ in found), _join(hashes for _, hashes in found)
 
     def _read(
         self, row: ManifestRow, path: str | None, count: int, seal: Seal | None
@@ -379,3 +395,35 @@ def _messages(
                     f"expected records of {partition} from offset {at} up to {end}, none arrived "
                     f"within {_PATIENCE_S:g} s; check that the leader of {partition} is reachable"
                 )
+
+
+def _candidates(files: Iterable[str], partition: TopicPartition) -> list[str]:
+    """The files that may have rows of a partition, by their paths."""
+    return sorted(path for path in files if partition_of_file(path) in (partition, None))
+
+
+def _rows_in(path: Path, partition: TopicPartition) -> tuple[Array, Array]:
+    """Offsets and hashes of the rows of one partition in one file."""
+    with pq.ParquetFile(path, page_checksum_verification=True) as file:
+        groups = [
+            number
+            for number in range(file.num_row_groups)
+            if _group_may_hold(file.metadata.row_group(number), partition.partition)
+        ]
+        table = file.read_row_groups(groups, columns=[*PLACE, RECORD_HASH])
+    # deltalake rewrites texts as views, for which Arrow has neither filters nor equality.
+    topics = table.column("topic").cast(pa.string())
+    mine = pc.and_(
+        pc.equal(topics, partition.topic),
+        pc.equal(table.column("partition"), partition.partition),
+    ).to_numpy()
+    offsets, hashes = (table.column(name).to_numpy()[mine] for name in ("offset", RECORD_HASH))
+    return offsets.astype(np.int64), hashes.astype(np.int64)
+
+
+def _group_may_hold(group: pq.RowGroupMetaData, number: int) -> bool:
+    for index in range(group.num_columns):
+        column = group.column(index)
+        if column.path_in_schema == "partition" and column.is_stats_set:
+            return bool(column.statistics.min <= number <= column.statistics.max)
+    return True
