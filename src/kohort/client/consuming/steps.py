@@ -28,14 +28,19 @@ def run(steps: Steps) -> None:
 
     Raises:
         WrongUse: a listener is a coroutine.
-        Exception: a step raised it.
+        BaseException: a step raised it, or it ended a wait, such as KeyboardInterrupt.
     """
     try:
         awaited = next(steps)
         while True:
             if awaited is None:
-                time.sleep(BUSY_WAIT_S)
-                awaited = next(steps)
+                try:
+                    time.sleep(BUSY_WAIT_S)
+                except BaseException as stopped:
+                    # Ctrl-C: the work cleans up now, not when the traceback is forgotten.
+                    awaited = steps.throw(stopped)
+                else:
+                    awaited = next(steps)
                 continue
             if iscoroutine(awaited):
                 awaited.close()
