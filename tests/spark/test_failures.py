@@ -228,6 +228,16 @@ def test_an_error_of_a_foreign_library_is_the_line_below_its_trace() -> None:
     )
 
 
+def test_a_damaged_checkpoint_waits_for_a_person_and_may_be_removed() -> None:
+    """It was «Checksum error», and status 1: a supervisor started it again and again."""
+    file = "/lake/_kohort/checkpoints/a/offsets/4"
+    text = STREAM.format(f"Checksum error: file:{file} at 0 exp: -1752947416 got: 1842640135")
+    error = explained(StreamingQueryException(text))
+    assert isinstance(error, ConfigError)
+    assert f"{file}, a file of the checkpoint, is damaged; committed rows are safe" in str(error)
+    assert "remove /lake/_kohort/checkpoints/a, and start again" in str(error)
+
+
 def test_an_unknown_error_is_its_first_line_without_spark_s_frame() -> None:
     error = explained(StreamingQueryException(STREAM.format("Something odd.")))
     assert str(error) == "the query stopped: Something odd."

@@ -37,6 +37,7 @@ _FULL: Final = re.compile(
 _REFUSED: Final = re.compile(
     _PLACE + r"(?:Permission denied|Read-only file system)(?:: '(?P<other>[^'\n]+)')?"
 )
+_DAMAGED: Final = re.compile(r"Checksum error: file:((/\S+/_kohort/checkpoints/[^/\s]+)/\S+)")
 _NO_MODULE: Final = re.compile(r"No module named '((?:kohort|pyspark|py4j|pyarrow)\b[^']*)'")
 _NO_PROGRAM: Final = re.compile(r'Cannot run program "([^"\n]*python[^"\n]*)"')
 _NO_WORKER: Final = re.compile(
@@ -158,6 +159,12 @@ def _wrong_settings(text: str) -> str | None:
     told = _CONFIG_ERROR.findall(text)
     if told:
         return str(told[-1]).strip()
+    damaged = _DAMAGED.search(text)
+    if damaged is not None:
+        return (
+            f"the query stopped: {damaged[1]}, a file of the checkpoint, is damaged; committed "
+            f"rows are safe, and the table has the positions: remove {damaged[2]}, and start again"
+        )
     missing, absent = _NO_MODULE.search(text), _NO_PROGRAM.search(text)
     wrong = (missing and f"has no module {missing[1]!r}") or (
         absent and f"cannot be run: there is no program {absent[1]}"
