@@ -369,9 +369,9 @@ class ClientLoop:
                 self._fail(opening)
             return
         del self._openings[opening.conn]
-        line = self._open_connections[opening.conn] = _OpenConnection(opening.conn, connected)
-        self._watch(line)
-        self._carry_out(self._engine.connected(line.conn, monotonic_now()))
+        connection = self._open_connections[opening.conn] = _OpenConnection(opening.conn, connected)
+        self._watch(connection)
+        self._carry_out(self._engine.connected(connection.conn, monotonic_now()))
 
     def _fail(self, opening: Opening) -> None:
         self._close_connection(opening.conn)
@@ -382,85 +382,88 @@ class ClientLoop:
     # -- open connections -------------------------------------------------------------------------
 
     def _transmit(self, wish: Transmit) -> None:
-        line = self._open_connections.get(wish.conn)
-        if line is not None:
-            line.out.append(memoryview(wish.data))
-            self._flush(line)
+        connection = self._open_connections.get(wish.conn)
+        if connection is not None:
+            connection.out.append(memoryview(wish.data))
+            self._flush(connection)
 
     def _close_connection(self, conn: ConnectionId) -> None:
         if opening := self._openings.pop(conn, None):
             opening.close()
-        if line := self._open_connections.pop(conn, None):
+        if connection := self._open_connections.pop(conn, None):
             with suppress(KeyError, ValueError):
-                self._selector.unregister(line.sock)
-            line.sock.close()
+                self._selector.unregister(connection.sock)
+            connection.sock.close()
 
-    def _serve(self, line: _OpenConnection, events: int) -> None:
+    def _serve(self, connection: _OpenConnection, events: int) -> None:
         if events & selectors.EVENT_WRITE:
-            self._flush(line)
-        if events & selectors.EVENT_READ and line.conn in self._open_connections:
-            self._read(line)
+            self._flush(connection)
+        if events & selectors.EVENT_READ and connection.conn in self._open_connections:
+            self._read(connection)
 
-    def _read(self, line: _OpenConnection) -> None:
+    def _read(self, connection: _OpenConnection) -> None:
         # A large answer comes in many pieces: one turn of the loop reads several of them.
         # A TLS socket must be read until nothing is left: the selector does not see the TLS buffer.
         tls = self._transport.tls is not None
         for turn in count(1):
-            room = self._room(line.conn)
+            room = self._room(connection.conn)
             if room is None:
                 room = self._buffer
             try:
-                size = line.sock.recv_into(room)
+                size = connection.sock.recv_into(room)
             except WOULD_BLOCK:
-                self._set_low_water(line)
+                self._set_low_water(connection)
                 return
             except OSError as error:
-                self._report_loss(line, *failure_of(error))
+                self._report_loss(connection, *failure_of(error))
                 return
             if not size:
-                self._report_loss(line, "the other side closed the connection")
+                self._report_loss(connection, "the other side closed the connection")
                 return
-            self._carry_out(self._engine.received(line.conn, room[:size], monotonic_now()))
-            if line.conn not in self._open_connections:
+            self._carry_out(self._engine.received(connection.conn, room[:size], monotonic_now()))
+            if connection.conn not in self._open_connections:
                 return
             if not tls and (size < len(room) or turn == _READS):
-                self._set_low_water(line)
+                self._set_low_water(connection)
                 return
 
-    def _set_low_water(self, line: _OpenConnection) -> None:
+    def _set_low_water(self, connection: _OpenConnection) -> None:
         """Set the number of bytes that make the socket readable: more than one for a large answer.
 
         With TLS the number is always one.
         """
-        room = self._room(line.conn) if self._transport.tls is None else None
+        room = self._room(connection.conn) if self._transport.tls is None else None
         low_water = 1 if room is None else min(len(room), _LOW_WATER)
-        if low_water != line.low_water:
-            line.low_water = low_water
-            line.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, low_water)
+        if low_water != connection.low_water:
+            connection.low_water = low_water
+            connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, low_water)
 
-    def _flush(self, line: _OpenConnection) -> None:
-        if line.conn not in self._open_connections:
+    def _flush(self, connection: _OpenConnection) -> None:
+        if connection.conn not in self._open_connections:
             return
         try:
-            while line.out:
-                sent = line.sock.send(line.out[0])
-                if sent < len(line.out[0]):
-                    line.out[0] = line.out[0][sent:]
+            while connection.out:
+                sent = connection.sock.send(connection.out[0])
+                if sent < len(connection.out[0]):
+                    connection.out[0] = connection.out[0][sent:]
                 else:
-                    line.out.popleft()
+                    connection.out.popleft()
         except WOULD_BLOCK:
             pass
         except OSError as error:
-            LOG.debug("connection %d: %s", line.conn, error)
-            line.out.clear()  # reading reports the end, after all bytes that came before the end
-        self._watch(line)
+            LOG.debug("connection %d: %s", connection.conn, error)
+            # Reading reports the end, after all bytes that came before the end.
+            connection.out.clear()
+        self._watch(connection)
 
-    def _watch(self, line: _OpenConnection) -> None:
-        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if line.out else 0)
-        if events != line.watched:
-            line.watched = events
-            self._selector.modify(line.sock, events, line)
+    def _watch(self, connection: _OpenConnection) -> None:
+        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if connection.out else 0)
+        if events != connection.watched:
+            connection.watched = events
+            self._selector.modify(connection.sock, events, connection)
 
-    def _report_loss(self, line: _OpenConnection, reason: str, loss: Loss = Loss.BROKEN) -> None:
-        self._close_connection(line.conn)
-        self._carry_out(self._engine.lost(line.conn, monotonic_now(), reason, loss))
+    def _report_loss(
+        self, connection: _OpenConnection, reason: str, loss: Loss = Loss.BROKEN
+    ) -> None:
+        self._close_connection(connection.conn)
+        self._carry_out(self._engine.lost(connection.conn, monotonic_now(), reason, loss))
