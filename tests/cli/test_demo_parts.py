@@ -345,6 +345,7 @@ def test_claims_that_were_not_shown_are_named() -> None:
     assert "NOT SHOWN: whether 10 records without a row" in "\n".join(unsure.lines())
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_in_a_delivery_callback_interrupts_and_another_system_error_is_not_swallowed() -> (
     None
 ):

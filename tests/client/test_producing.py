@@ -53,6 +53,7 @@ def test_a_producer_that_is_over_gives_every_record_back_at_once(broker: Embedde
     producer.close()
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_in_a_delivery_callback_raises_keyboard_interrupt() -> None:
     """confluent-kafka loses an exception that a callback raises, and raises SystemError."""
     settings = parse_client_settings({"bootstrap.servers": "127.0.0.1:1", "group.id": "g"})
