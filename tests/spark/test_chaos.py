@@ -50,7 +50,7 @@ LOG = logging.getLogger(__name__)
 
 FAULTS = 10
 DRAWS = 3 * FAULTS
-"""Faults are drawn so often at most: a kill that finds no process is no fault."""
+"""The most draws of faults; a kill that finds no process is drawn, but is no fault."""
 POINTS = ("begun", "written", "committed")
 CHECKPOINTS_AFTER = ("kept", "older", "deleted")
 

@@ -215,7 +215,7 @@ def apart(
 ) -> T:
     """Do work in a thread of its own, and wait for the thread: the result of the work.
 
-    Ctrl-C in the middle of a call of Java would print stack traces. So the main thread makes none.
+    Ctrl-C in the middle of a call of Java would print stack traces: the main thread calls no Java.
 
     Args:
         work: calls Java.

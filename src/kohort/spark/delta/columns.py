@@ -29,7 +29,9 @@ def missing_fields(there: Collection[str], schema: str) -> list[Field]:
     for each in wanted:
         for name in _type_names(each["type"]):
             if not _TYPE.fullmatch(name):
-                zone = " to TIMESTAMP, or give it a time zone in schema(rows)" * (name == _NO_ZONE)
+                zone = ""
+                if name == _NO_ZONE:
+                    zone = " to TIMESTAMP, or give it a time zone in schema(rows)"
                 raise ConfigError(
                     f"the column {each['name']} has the type {name}, which not every reader of "
                     f"Delta tables knows: cast it in the SQL{zone}; or use --table parquet"
