@@ -10,9 +10,9 @@ import pytest
 from kohort.explain.causes import _TABLE, Cause, clients_cause, reason_of
 from kohort.explain.events import Kind
 from kohort.explain.reading import LogReader
-from kohort.explain.wordings.broker import versions_of
 from kohort.explain.wordings.matching import WORDINGS, Found, understood
 from kohort.explain.wordings.templates import FIELDS, NUMBERS, number, version_text
+from kohort.explain.wordings.versions import versions_of
 
 _NAME = re.compile(r"<(\w+)>")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from fnmatch import fnmatch
 
 import pytest
 from hypothesis import settings
@@ -86,6 +87,20 @@ def test_no_file_names_a_path_of_one_machine() -> None:
         if match
     ]
     assert not found, "\n" + "\n".join(found)
+
+
+def test_every_file_beside_the_modules_is_in_the_package() -> None:
+    tool = configuration()["tool"]
+    assert isinstance(tool, dict)
+    packaged = tool["setuptools"]["package-data"]["kohort"]
+    inside = [
+        path.relative_to(SOURCE).as_posix()
+        for path in SOURCE.rglob("*")
+        if path.is_file() and path.suffix != ".py" and "__pycache__" not in path.parts
+    ]
+    assert inside
+    missing = [name for name in inside if not any(fnmatch(name, each) for each in packaged)]
+    assert not missing, f"add them to package-data: {missing}"
 
 
 def test_constraints_are_names_and_versions_only() -> None:

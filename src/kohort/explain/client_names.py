@@ -14,7 +14,7 @@ import re
 from typing import Final
 
 from kohort.explain.events import Event
-from kohort.explain.wordings.python import EITHER
+from kohort.explain.wordings.messages import EITHER
 
 _ROTATED: Final = re.compile(r"(?:\.\d{1,3}|[._-]\d{4}-?\d\d-?\d\d(?:[T_.-]?\d+)*)*(?:\.gz)?$")
 """The end of the name of a log that was rotated: numbers, dates, ``.gz``."""

@@ -24,9 +24,9 @@ from kohort.explain.lines.values import (
     plain,
     reason_in,
 )
-from kohort.explain.wordings.broker import versions_of
 from kohort.explain.wordings.matching import Found
-from kohort.explain.wordings.python import EITHER
+from kohort.explain.wordings.messages import EITHER
+from kohort.explain.wordings.versions import versions_of
 
 _ALIKE: Final = frozenset({"kafka-python", "aiokafka", EITHER, "Java"})
 _OF_JAVA: Final = re.compile(r"\b(?:Abstract|Consumer|Worker)Coordinator\b|apache\.kafka|o\.a\.k\.")

@@ -11,8 +11,14 @@ from typing import Any, Final
 
 from kohort.explain.lines.frames import Framed, framed, time_of
 from kohort.explain.wordings.matching import Found, understood
-from kohort.explain.wordings.other import FRANZ_GO_VALUES
 
+_FRANZ_GO_VALUES: Final = (
+    *("group", "member_id", "instance_id", "prior_member_id", "prior_generation"),
+    *("new_member_id", "new_generation", "generation", "protocol_type", "protocol"),
+    *("now_assigned", "assigned", "revoking", "added", "lost", "stage", "instance"),
+    *("err", "why", "is848", "id", "interests", "plan"),
+)
+"""The names of values in the messages of franz-go, in their order there."""
 _DEEPEST: Final = 4
 _SHORTEST: Final = 12
 _LONGEST: Final = 2_000
@@ -50,7 +56,7 @@ def _texts(fields: Mapping[str, Any], deep: int) -> Iterator[tuple[str, Mapping[
 def _in_pairs(frame: Framed) -> Found | None:
     """A message of franz-go; the logger wrote its values as separate fields."""
     # Loggers sort the names, and add names of their own.
-    pairs = [f"{name}: {frame.fields[name]}" for name in FRANZ_GO_VALUES if name in frame.fields]
+    pairs = [f"{name}: {frame.fields[name]}" for name in _FRANZ_GO_VALUES if name in frame.fields]
     if not pairs:
         return None
     whole = f"{frame.text}; {', '.join(pairs)}"

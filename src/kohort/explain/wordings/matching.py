@@ -17,10 +17,8 @@ from collections import Counter
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from kohort.explain.wordings.broker import BROKER
-from kohort.explain.wordings.client import CLIENT
+from kohort.explain.wordings.messages import BROKER, CLIENT, TOOL
 from kohort.explain.wordings.templates import AROUND, FIELDS, LONGEST, Quick, Wording, quick
-from kohort.explain.wordings.tool import TOOL
 
 WORDINGS: Final[tuple[Wording, ...]] = tuple(
     sorted((*BROKER, *CLIENT, *TOOL), key=lambda w: -len(w.template))

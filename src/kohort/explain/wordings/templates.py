@@ -173,9 +173,7 @@ def _pattern(wording: Wording, long: bool) -> re.Pattern[str]:
     return re.compile(literals[0] + "".join(steps), re.DOTALL)
 
 
-def wording(
-    kind: Kind, side: Side, maker: str, template: str, versions: str | None = None
-) -> Wording:
+def wording(kind: Kind, side: Side, maker: str, template: str, versions: str = "-") -> Wording:
     """Take a template apart. It ends where the message ends, unless it ends in ``…``.
 
     Args:
@@ -183,15 +181,15 @@ def wording(
         side: broker or client.
         maker: the program.
         template: the message. The value of a name may be empty.
-        versions: ``2.1-3.8``: the versions of Kafka with this message.
+        versions: ``2.1-3.8``: the versions of Kafka with this message; ``-``: unknown.
     """
     parts = _NAME.split(template.removesuffix("…"))
-    low, _, high = (versions or "").partition("-")
+    low, _, high = versions.partition("-")
     return Wording(
         kind=kind,
         side=side,
         maker=maker,
-        versions=None if versions is None else (number(low), number(high) if high else NEWEST),
+        versions=(number(low), number(high) if high else NEWEST) if low else None,
         template=template,
         mark=max(parts[::2], key=len),
         first=parts[0],
