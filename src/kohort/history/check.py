@@ -104,22 +104,23 @@ class Check:
     def finish(self, last: Recorded) -> None:
         """Judge all open cases; ``last`` is the last fact of the history."""
 
-    def judge(
+    def holds(self, kept: bool) -> bool:
+        """Count one judgement; returns ``kept``, whether the promise was kept."""
+        self.judged += 1
+        return kept
+
+    def find(
         self,
-        kept: bool,
-        message: Callable[[], str],
+        message: str,
         recorded: Recorded,
         group_id: GroupId | None = None,
         member_id: MemberId | None = None,
     ) -> None:
-        """Count one judgement; if ``kept`` is False, store a finding.
+        """Store a finding.
 
         Without ``group_id`` the finding concerns the group and the member of the fact. With
         ``group_id`` it concerns no member unless ``member_id`` names one.
         """
-        self.judged += 1
-        if kept:
-            return
         if len(self.findings) >= MAX_FINDINGS:
             self.more_findings += 1
             return
@@ -129,7 +130,7 @@ class Check:
         if group_id is None:
             group_id = getattr(recorded.fact, "group_id", GroupId(""))
         self.findings.append(
-            Finding(message=message(), recorded=recorded, group_id=group_id, member_id=member_id)
+            Finding(message=message, recorded=recorded, group_id=group_id, member_id=member_id)
         )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from kohort.history.check import Check, Heading, Kafka, on
 from kohort.history.checks.generations import COORDINATOR
+from kohort.history.views import GroupView
 from kohort.history.world import World
 from kohort.model.client_facts import AnswerUnreadable, Outcome, RequestSent, ResponseReceived
 from kohort.model.group_state import GroupState
@@ -32,34 +33,37 @@ class DescribedAsItIs(Check):
         group = self.world.groups.get(fact.group_id)
         if group is None or not group.known or self.world.loading:
             return
-
-        def judge(kept: bool, text: str) -> None:
-            self.judge(kept, lambda: text, recorded)
-
-        judge(fact.listed_state == fact.state, f"listed as {fact.listed_state}, is {fact.state}")
+        if not self.holds(fact.listed_state == fact.state):
+            self.find(f"listed as {fact.listed_state}, is {fact.state}", recorded)
         if fact.state is None:
-            judge(
-                not group.members, f"the group does not exist, but has {len(group.members)} members"
-            )
+            if not self.holds(not group.members):
+                self.find(
+                    f"the group does not exist, but has {len(group.members)} members", recorded
+                )
             return
-        judge(
-            fact.state == group.state, f"described as {fact.state}, but the group is {group.state}"
-        )
+        if not self.holds(fact.state == group.state):
+            self.find(f"described as {fact.state}, but the group is {group.state}", recorded)
         members = {member_id for member_id, _ in fact.assignments}
-        judge(
-            members == group.members.keys(),
-            f"described with {sorted(members)}, but the members are {sorted(group.members)}",
-        )
+        if not self.holds(members == group.members.keys()):
+            self.find(
+                f"described with {sorted(members)}, but the members are {sorted(group.members)}",
+                recorded,
+            )
+        self._judge_assignments(recorded, fact, group)
+
+    def _judge_assignments(
+        self, recorded: Recorded, fact: GroupDescribed, group: GroupView
+    ) -> None:
         stable = group.stable
         if group.state is GroupState.STABLE and stable is not None and stable is group.generation:
-            judge(
-                fact.protocol_name == stable.protocol_name,
-                f"described with {fact.protocol_name}, but the protocol is {stable.protocol_name}",
-            )
+            if not self.holds(fact.protocol_name == stable.protocol_name):
+                told, name = fact.protocol_name, stable.protocol_name
+                self.find(f"described with {told}, but the protocol is {name}", recorded)
             if stable.assigned_at is None:
                 return  # the write of the assignment failed, but its bytes were on the disk
             wrong = [m for m, data in fact.assignments if data != stable.assignments.get(m, b"")]
-            judge(not wrong, f"described with another assignment of {', '.join(wrong)}")
+            if not self.holds(not wrong):
+                self.find(f"described with another assignment of {', '.join(wrong)}", recorded)
 
 
 class OneAnswerEach(Check):
@@ -84,18 +88,16 @@ class OneAnswerEach(Check):
             return
         found = self.world.requests.get(self.world.request_key(recorded, fact.token, fact.group_id))
         asked = None if found is None else found.fact
-
-        def judge(kept: bool, text: str) -> None:
-            self.judge(kept, lambda: text, recorded)
-
-        judge(asked is not None, f"an answer to {fact.api} for which no request waits")
+        if not self.holds(asked is not None):
+            self.find(f"an answer to {fact.api} for which no request waits", recorded)
         if isinstance(asked, RequestReceived):
             same = (asked.correlation_id, asked.connection, asked.api) == (
                 fact.correlation_id,
                 fact.connection,
                 fact.api,
             )
-            judge(same, f"{fact.api} was answered as another request")
+            if not self.holds(same):
+                self.find(f"{fact.api} was answered as another request", recorded)
 
     @on(RequestSent)
     def sent(self, recorded: Recorded, fact: RequestSent) -> None:
@@ -107,24 +109,21 @@ class OneAnswerEach(Check):
     @on(AnswerUnreadable)
     def unreadable(self, recorded: Recorded, fact: AnswerUnreadable) -> None:
         """A client closes a connection because of the bytes that came."""
-        self.judge(
-            False, lambda: f"{recorded.source} cannot read an answer: {fact.reason}", recorded
-        )
+        self.judged += 1
+        self.find(f"{recorded.source} cannot read an answer: {fact.reason}", recorded)
 
     @on(ResponseReceived)
     def received(self, recorded: Recorded, fact: ResponseReceived) -> None:
         """A client is answered."""
         life = (recorded.source, recorded.incarnation)
         found = self.world.sent.get((*life, fact.request))
-
-        def judge(kept: bool, text: str) -> None:
-            self.judge(kept, lambda: text, recorded)
-
-        judge(found is not None, f"an answer to {fact.api} for which no request waits")
+        if not self.holds(found is not None):
+            self.find(f"an answer to {fact.api} for which no request waits", recorded)
         if found is None or found[1].connection is None:
             return
         queue = self._queues.get((*life, found[1].connection), [])
         if fact.outcome is not Outcome.UNKNOWN:
-            judge(queue[:1] == [fact.request], f"{fact.api} was answered out of turn")
+            if not self.holds(queue[:1] == [fact.request]):
+                self.find(f"{fact.api} was answered out of turn", recorded)
         if fact.request in queue:
             queue.remove(fact.request)

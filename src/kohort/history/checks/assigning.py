@@ -136,7 +136,8 @@ class NothingIsAssignedTwice(Assigned):
                 if partition in owners and not twice:
                     twice = f"{partition} is assigned to {owners[partition]} and to {member_id}"
                 owners[partition] = member_id
-        self.judge(not twice, lambda: twice, recorded)
+        if not self.holds(not twice):
+            self.find(twice, recorded)
 
 
 class HandOffIsAsked(Assigned):
@@ -168,14 +169,12 @@ class HandOffIsAsked(Assigned):
             for partition in sorted(partitions):
                 holder = claims.get(partition)
                 if holder is not None:
-                    self.judge(
-                        holder == member_id,
-                        lambda p=partition, h=holder, m=member_id: (  # type: ignore[misc]
-                            f"{p} was given to {m} while {h} held it"
-                        ),
-                        recorded,
-                        member_id=member_id,
-                    )
+                    if not self.holds(holder == member_id):
+                        self.find(
+                            f"{partition} was given to {member_id} while {holder} held it",
+                            recorded,
+                            member_id=member_id,
+                        )
 
 
 class LoadIsBalanced(Assigned):
@@ -201,11 +200,8 @@ class LoadIsBalanced(Assigned):
         if not equal and promises.BALANCED not in plan.promised:
             return
         better = _better_move(offers, plan.targets)
-        self.judge(
-            better is None,
-            lambda: f"generation {plan.generation.number} is out of balance: {better}",
-            recorded,
-        )
+        if not self.holds(better is None):
+            self.find(f"generation {plan.generation.number} is out of balance: {better}", recorded)
 
 
 def lost_needlessly(offers: dict[MemberId, Offer], targets: Targets) -> dict[MemberId, Partitions]:
@@ -284,14 +280,12 @@ class AssignmentIsComplete(Assigned):
         for member_id, partitions in plan.targets.items():
             wanted = offers[member_id].topics if member_id in offers else frozenset()
             foreign = sorted(p for p in partitions if p.topic not in wanted)
-            self.judge(
-                not foreign,
-                lambda m=member_id, s=foreign: (
-                    f"{m} was given {s[0]}, to which it does not subscribe"
-                ),  # type: ignore[misc]
-                recorded,
-                member_id=member_id,
-            )
+            if not self.holds(not foreign):
+                self.find(
+                    f"{member_id} was given {foreign[0]}, to which it does not subscribe",
+                    recorded,
+                    member_id=member_id,
+                )
         self._judge_missing(recorded, plan, offers)
 
     def _judge_missing(self, recorded: Recorded, plan: Plan, offers: dict[MemberId, Offer]) -> None:
@@ -302,11 +296,8 @@ class AssignmentIsComplete(Assigned):
         held: set[TopicPartition] = set().union(*(o.owned for o in offers.values()))
         deferred = {p for wait in plan.pending.waits for p in wait.partitions}
         missing = sorted(wanted - given - held - deferred)
-        self.judge(
-            not missing,
-            lambda: f"{len(missing)} partitions have no owner, {missing[0]} among them",
-            recorded,
-        )
+        if not self.holds(not missing):
+            self.find(f"{len(missing)} partitions have no owner, {missing[0]} among them", recorded)
 
 
 class NothingIsOrphaned(Assigned):
@@ -375,11 +366,9 @@ class NothingIsOrphaned(Assigned):
         calm = self.world.disturbed(group)
         for partition, since in without.items():
             waited = recorded.at - max(since, calm)
-            self.judge(
-                waited <= bound,
-                lambda p=partition, w=waited: (  # type: ignore[misc]
-                    f"{p} has had no owner for {w // MICROS_PER_SECOND} s of calm"
-                ),
-                recorded,
-                group.group_id,
-            )
+            if not self.holds(waited <= bound):
+                self.find(
+                    f"{partition} has had no owner for {waited // MICROS_PER_SECOND} s of calm",
+                    recorded,
+                    group.group_id,
+                )

@@ -162,13 +162,12 @@ class CommitsFollowDeliveries(_Readers):
             if reading is not None:
                 reading.asked, reading.sought_under_way = fact.request, False
             if reading is not None and reading.next is not None and not reading.sought:
-                self.judge(
-                    offset <= reading.next,
-                    lambda p=tp, o=offset, n=reading.next: (  # type: ignore[misc]
-                        f"{p} committed at {o}, but only records before {n} were handed out"
-                    ),
-                    recorded,
-                )
+                if not self.holds(offset <= reading.next):
+                    self.find(
+                        f"{tp} committed at {offset}, but only records before {reading.next} were "
+                        "handed out",
+                        recorded,
+                    )
 
     def given_up(self, recorded: Recorded, fact: CallbackEnded) -> None:
         """After an orderly revocation, the offset after the delivered records is committed.
@@ -186,13 +185,9 @@ class CommitsFollowDeliveries(_Readers):
             if reading.sought_under_way:
                 continue
             if wanted is not None and reading.next != reading.start:
-                self.judge(
-                    reading.committed == wanted,
-                    lambda p=tp, w=wanted, r=reading: (  # type: ignore[misc]
-                        f"{p} was given up in order at {w}, but committed at {r.committed}"
-                    ),
-                    recorded,
-                )
+                if not self.holds(reading.committed == wanted):
+                    told = f"{tp} was given up in order at {wanted}, but committed at"
+                    self.find(f"{told} {reading.committed}", recorded)
 
 
 class PositionsGoForward(_Readers):
@@ -209,28 +204,24 @@ class PositionsGoForward(_Readers):
     def moved(self, recorded: Recorded, fact: PositionSet, reading: _Reading) -> None:
         """A start at the committed offset must not undo a seek."""
         if reading.sought and not fact.sought:
-            self.judge(
-                fact.offset == reading.next,
-                lambda: (
+            if not self.holds(fact.offset == reading.next):
+                self.find(
                     f"{fact.partition}: the application sought {reading.next}, and reading went on "
-                    f"at {fact.offset}"
-                ),
-                recorded,
-            )
+                    f"at {fact.offset}",
+                    recorded,
+                )
 
     def handed(self, recorded: Recorded, fact: RecordsDelivered, reading: _Reading) -> None:
         """The delivered records begin at the position."""
         if reading.next is None:
             return
         forward = fact.first >= reading.next if not fact.complete else fact.first == reading.next
-        self.judge(
-            forward and fact.last >= fact.first,
-            lambda: (
+        if not self.holds(forward and fact.last >= fact.first):
+            self.find(
                 f"{fact.partition}: {fact.first} to {fact.last} was handed out where "
-                f"{reading.next} was to come"
-            ),
-            recorded,
-        )
+                f"{reading.next} was to come",
+                recorded,
+            )
 
 
 @dataclass(slots=True)
@@ -307,14 +298,12 @@ class DuplicatesHaveACause(_Readers):
         past = self._past.setdefault((fact.group_id, fact.partition), _Past())
         # A reader that began before that end is a zombie: its duplicates have another cause.
         if past.clean and reading.begun > past.ended and not reading.sought:
-            self.judge(
-                fact.first >= past.next,
-                lambda: (
+            if not self.holds(fact.first >= past.next):
+                self.find(
                     f"{fact.partition}: {min(past.next, fact.last + 1) - fact.first} records again "
-                    f"for {recorded.source}, although {past.source} gave it up in order"
-                ),
-                recorded,
-            )
+                    f"for {recorded.source}, although {past.source} gave it up in order",
+                    recorded,
+                )
         if reading.begun > past.ended:
             past.next = fact.last + 1
             past.source, past.clean, past.reading = recorded.source, False, True
@@ -349,11 +338,10 @@ class CommitsAreOfOwnPartitions(Check):
         foreign = self._foreign.pop(key, None)
         if foreign is not None and fact.outcome is Outcome.OK:
             wrong = [tp for tp in foreign if tp not in fact.refused]
-            self.judge(
-                not wrong,
-                lambda: f"{recorded.source} committed {wrong[0]}, which it does not own",
-                recorded,
-            )
+            if not self.holds(not wrong):
+                self.find(
+                    f"{recorded.source} committed {wrong[0]}, which it does not own", recorded
+                )
 
 
 @dataclass(slots=True)
@@ -458,22 +446,11 @@ class NothingIsSkipped(Check):
         """Look for gaps."""
         for (group_id, tp), covered in self._covered.items():
             if covered.certain and covered.committed is not None and covered.ranges:
-                gap = covered.gap()
-                self.judge(
-                    gap is None,
-                    lambda p=tp, g=gap, c=covered: (  # type: ignore[misc]
-                        f"{p}: {g[0]} to {g[1]} were handed to nobody, but {c.committed} is "
-                        "committed"
-                    ),
-                    covered.recorded or last,
-                    group_id,
-                )
-
-
-DELIVERIES = (
-    CommitsFollowDeliveries,
-    NothingIsSkipped,
-    DuplicatesHaveACause,
-    PositionsGoForward,
-    CommitsAreOfOwnPartitions,
-)
+                self.judged += 1
+                if (gap := covered.gap()) is not None:
+                    self.find(
+                        f"{tp}: {gap[0]} to {gap[1]} were handed to nobody, but "
+                        f"{covered.committed} is committed",
+                        covered.recorded or last,
+                        group_id,
+                    )

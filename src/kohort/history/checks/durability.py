@@ -129,9 +129,9 @@ class DurableBeforeTold(_Writes):
     def not_on_disk(self, recorded: Recorded, fact: PersistNotOnDisk) -> None:
         """The log reports a write that a power cut could still take back."""
         write = self.begun.pop((recorded.source, recorded.incarnation, fact.ticket), None)
-        self.judge(
-            False,
-            lambda: f"write {fact.ticket} was reported as stored, but the disk has not synced it",
+        self.judged += 1
+        self.find(
+            f"write {fact.ticket} was reported as stored, but the disk has not synced it",
             recorded,
             write.group_id if write is not None else GroupId(""),
         )
@@ -152,13 +152,13 @@ class DurableBeforeTold(_Writes):
         if not self.any_write:
             return
         group_id, generation_id = fact.group_id, fact.generation_id
-
-        def judge(kept: bool, text: str) -> None:
-            self.judge(kept, lambda: text, recorded)
-
         if isinstance(fact.body, SyncTold):
             kept = (group_id, generation_id) in self._generations
-            judge(kept, f"the assignment of generation {generation_id} was told, but not stored")
+            if not self.holds(kept):
+                self.find(
+                    f"the assignment of generation {generation_id} was told, but not stored",
+                    recorded,
+                )
         elif isinstance(fact.body, CommitTold):
             self._commit(recorded, fact, fact.body)
         elif fact.api is GroupApi.JOIN_GROUP and fact.error is ErrorCode.NONE:
@@ -168,7 +168,10 @@ class DurableBeforeTold(_Writes):
                 stable = self.world.group(group_id).stable
                 if stable is not None and stable.number == generation_id:
                     kept = fact.member_id in self._members.get(group_id, set())
-                    judge(kept, f"static member {fact.member_id} was told, but not stored")
+                    if not self.holds(kept):
+                        self.find(
+                            f"static member {fact.member_id} was told, but not stored", recorded
+                        )
 
     def _commit(self, recorded: Recorded, fact: AnswerSent, body: CommitTold) -> None:
         key = self.world.request_key(recorded, fact.token, fact.group_id)
@@ -181,11 +184,8 @@ class DurableBeforeTold(_Writes):
         for tp, error in body.errors:
             if error is ErrorCode.NONE and tp in wanted:
                 stored = self._offsets.get((fact.group_id, tp), {}).get(wanted[tp], -1)
-                self.judge(
-                    stored > asked.sequence,
-                    lambda p=tp, o=wanted[tp]: f"{p} at {o} was acknowledged, but not stored",  # type: ignore[misc]
-                    recorded,
-                )
+                if not self.holds(stored > asked.sequence):
+                    self.find(f"{tp} at {wanted[tp]} was acknowledged, but not stored", recorded)
 
 
 class RecoveryIsReachable(Check):
@@ -227,19 +227,17 @@ class RecoveryIsReachable(Check):
             return
         found = self._expected.get(fact.group_id, [])
         if found:
-            self.judge(
-                any(may_be_of(write, fact) for write in found),
-                lambda: (
+            if not self.holds(any(may_be_of(write, fact) for write in found)):
+                self.find(
                     f"came back in generation {fact.generation_id} with members "
                     f"{_named(fact.members or ())}; the log can hold "
                     + ", ".join(
                         f"generation {w.generation_id} with {_named(w.members)}"
                         for w in found
                         if w.generation_id is not None
-                    )
-                ),
-                recorded,
-            )
+                    ),
+                    recorded,
+                )
 
     @on(RequestReceived)
     def serving(self, recorded: Recorded, _fact: RequestReceived) -> None:
@@ -255,12 +253,8 @@ class RecoveryIsReachable(Check):
     def _all_back(self, recorded: Recorded) -> None:
         self._booted = None
         for group_id in sorted(self._missing):
-            self.judge(
-                False,
-                lambda g=group_id: f"group {g} was durable and did not come back",  # type: ignore[misc]
-                recorded,
-                group_id,
-            )
+            self.judged += 1
+            self.find(f"group {group_id} was durable and did not come back", recorded, group_id)
         self._missing = set()
         self.judged += 1
 
@@ -346,20 +340,16 @@ class FailedIsNeverTold(_Writes):
     def told(self, recorded: Recorded, fact: AnswerSent) -> None:
         """An answer reports a success or a value."""
         if isinstance(fact.body, SyncTold) and self._generations:
-            self.judge(
-                (fact.group_id, fact.generation_id) not in self._generations,
-                lambda: f"generation {fact.generation_id} was told although its write failed",
-                recorded,
-            )
+            if not self.holds((fact.group_id, fact.generation_id) not in self._generations):
+                self.find(
+                    f"generation {fact.generation_id} was told although its write failed", recorded
+                )
         elif isinstance(fact.body, FetchTold) and self._failed:
             wrong = [
                 tp for tp, at in fact.body.offsets if self._only_failed((fact.group_id, tp), at)
             ]
-            self.judge(
-                not wrong,
-                lambda: f"an offset of {wrong[0]} was told although its write failed",
-                recorded,
-            )
+            if not self.holds(not wrong):
+                self.find(f"an offset of {wrong[0]} was told although its write failed", recorded)
 
     def _only_failed(self, place: _Place, offset: int | None) -> bool:
         """Whether the offset has a failed write only, and no durable one."""
@@ -367,6 +357,3 @@ class FailedIsNeverTold(_Writes):
             return False
         held = self._held.get(place)
         return self._from_empty if held is None else offset not in held[1]
-
-
-DURABILITY: Final = (DurableBeforeTold, RecoveryIsReachable, FailedIsNeverTold)

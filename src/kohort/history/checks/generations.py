@@ -69,11 +69,8 @@ class GenerationRisesByOne(Check):
         next_one = group.generation_id + 1
         skips = fact.group_id in self._came_back and fact.generation_id > next_one
         self._came_back.discard(fact.group_id)
-        self.judge(
-            skips or fact.generation_id == next_one,
-            lambda: f"generation {fact.generation_id} follows {group.generation_id}",
-            recorded,
-        )
+        if not self.holds(skips or fact.generation_id == next_one):
+            self.find(f"generation {fact.generation_id} follows {group.generation_id}", recorded)
 
 
 class ToldGenerationIsNeverReused(Check):
@@ -100,15 +97,13 @@ class ToldGenerationIsNeverReused(Check):
         key = (fact.group_id, fact.generation_id)
         members = frozenset(fact.member_ids)
         before = self._told.get(key)
-        self.judge(
-            before is None or before == members,
-            lambda: (
+        if not self.holds(before is None or before == members):
+            self.find(
                 f"generation {fact.generation_id} was told to {len(before or ())} members and is "
                 f"used again with {len(members)}, of which {len(members - (before or members))} "
-                "are others"
-            ),
-            recorded,
-        )
+                "are others",
+                recorded,
+            )
         self._opened[key] = members
 
     @on(AnswerSent)
@@ -183,24 +178,25 @@ class OneLeaderPerGeneration(_ToldAlike):
         self._judge(recorded, fact, fact.body, told)
 
     def _judge(self, recorded: Recorded, fact: AnswerSent, body: JoinTold, told: _Told) -> None:
-        def judge(kept: bool, text: str) -> None:
-            self.judge(kept, lambda: text, recorded)
-
         leads = body.leader_id == fact.member_id
-        judge(len(told.leaders) == 1, f"generation {fact.generation_id} has several leaders")
-        judge(leads or not body.members, f"{fact.member_id} got the member list but does not lead")
+        if not self.holds(len(told.leaders) == 1):
+            self.find(f"generation {fact.generation_id} has several leaders", recorded)
+        if not self.holds(leads or not body.members):
+            self.find(f"{fact.member_id} got the member list but does not lead", recorded)
         group = self.world.group(fact.group_id)
         generation = group.generation
         if generation is None or generation.number != fact.generation_id:
             return
         members = set(generation.member_ids)
         leader = self.now_called(fact.group_id, body.leader_id)
-        judge(leader in members, f"leader {body.leader_id} is no member of the generation")
+        if not self.holds(leader in members):
+            self.find(f"leader {body.leader_id} is no member of the generation", recorded)
         if leads and body.members:
             listed = {self.now_called(fact.group_id, m) for m, _ in body.members}
             gone = members & group.removed.keys()
             right = members - gone <= listed <= members
-            judge(right, "the leader's list is not the generation's members")
+            if not self.holds(right):
+                self.find("the leader's list is not the generation's members", recorded)
 
 
 class AllAreToldTheSame(_ToldAlike):
@@ -237,11 +233,11 @@ class AllAreToldTheSame(_ToldAlike):
         told.facts = {
             (self.now_called(fact.group_id, leader), protocol) for leader, protocol in told.facts
         } | {said}
-        self.judge(
-            len(told.facts) == 1,
-            lambda: f"generation {fact.generation_id} was told as {sorted(map(str, told.facts))}",
-            recorded,
-        )
+        if not self.holds(len(told.facts) == 1):
+            self.find(
+                f"generation {fact.generation_id} was told as {sorted(map(str, told.facts))}",
+                recorded,
+            )
 
 
 class ProtocolIsSupportedByAll(Check):
@@ -261,14 +257,12 @@ class ProtocolIsSupportedByAll(Check):
             offer = group.offers.get(member_id)
             if offer is not None:
                 names = [name for name, _ in offer.protocols]
-                self.judge(
-                    fact.protocol_name in names,
-                    lambda n=names, m=member_id: (  # type: ignore[misc]
-                        f"{fact.protocol_name} was chosen, but {m} offers {n}"
-                    ),
-                    recorded,
-                    member_id=member_id,
-                )
+                if not self.holds(fact.protocol_name in names):
+                    self.find(
+                        f"{fact.protocol_name} was chosen, but {member_id} offers {names}",
+                        recorded,
+                        member_id=member_id,
+                    )
 
 
 class _Payloads(Check):
@@ -320,11 +314,11 @@ class OnePayloadPerGeneration(_Payloads):
     def stabilized(self, recorded: Recorded, fact: GroupStabilized) -> None:
         """The assignment of a generation is the one that its leader sent."""
         if fact.group_id in self._of_leader:
-            self.judge(
-                self.made_from(fact, self._of_leader[fact.group_id]),
-                lambda: f"generation {fact.generation_id} has an assignment its leader never sent",
-                recorded,
-            )
+            if not self.holds(self.made_from(fact, self._of_leader[fact.group_id])):
+                self.find(
+                    f"generation {fact.generation_id} has an assignment its leader never sent",
+                    recorded,
+                )
 
     @on(AnswerSent)
     def delivered(self, recorded: Recorded, fact: AnswerSent) -> None:
@@ -336,14 +330,12 @@ class OnePayloadPerGeneration(_Payloads):
             expected = stable.assignments.get(fact.member_id)
             if expected is None and self.world.boots > 1:
                 return  # the log kept a replacement, although the write was reported as failed
-            self.judge(
-                fact.body.assignment == expected,
-                lambda: (
+            if not self.holds(fact.body.assignment == expected):
+                self.find(
                     f"{fact.member_id} was given {len(fact.body.assignment)} bytes that are "  # type: ignore[union-attr]
-                    f"not its assignment in generation {fact.generation_id}"
-                ),
-                recorded,
-            )
+                    f"not its assignment in generation {fact.generation_id}",
+                    recorded,
+                )
 
 
 class FollowersAssignNothing(_Payloads):
@@ -361,11 +353,10 @@ class FollowersAssignNothing(_Payloads):
         others = self._of_others.get(fact.group_id, [])
         if others:
             leaders = self._of_leader[fact.group_id]
-            self.judge(
-                self.made_from(fact, leaders) or not self.made_from(fact, others),
-                lambda: f"generation {fact.generation_id} is assigned as a follower sent it",
-                recorded,
-            )
+            if not self.holds(self.made_from(fact, leaders) or not self.made_from(fact, others)):
+                self.find(
+                    f"generation {fact.generation_id} is assigned as a follower sent it", recorded
+                )
 
 
 _MAY_BEGIN: Final = frozenset(
@@ -387,12 +378,8 @@ class LegalTransitions(Check):
     def _judge(self, recorded: Recorded, group_id: GroupId, to: str, *allowed: GroupState) -> None:
         group = self.world.group(group_id)
         if group.known:
-            self.judge(
-                group.state in allowed,
-                lambda: f"the group goes from {group.state} to {to}",
-                recorded,
-                group_id,
-            )
+            if not self.holds(group.state in allowed):
+                self.find(f"the group goes from {group.state} to {to}", recorded, group_id)
 
     @on(RebalanceStarted)
     def preparing(self, recorded: Recorded, fact: RebalanceStarted) -> None:

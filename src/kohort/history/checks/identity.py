@@ -65,11 +65,10 @@ class RemovedStaysRemoved(Check):
         asked = self.world.requests.get(key)
         if asked is None or asked.at <= removed:
             return
-        self.judge(
-            fact.error is not ErrorCode.NONE,
-            lambda: f"{fact.member_id} was removed, and its {fact.api} succeeded afterwards",
-            recorded,
-        )
+        if not self.holds(fact.error is not ErrorCode.NONE):
+            self.find(
+                f"{fact.member_id} was removed, and its {fact.api} succeeded afterwards", recorded
+            )
 
 
 class MemberIdsAreUnique(Check):
@@ -94,15 +93,11 @@ class MemberIdsAreUnique(Check):
     ) -> None:
         """An id is made."""
         key = (fact.group_id, fact.member_id)
-        self.judge(
-            key not in self._given, lambda: f"the id {fact.member_id} was given before", recorded
-        )
+        if not self.holds(key not in self._given):
+            self.find(f"the id {fact.member_id} was given before", recorded)
         self._given.add(key)
-        self.judge(
-            len(fact.member_id.rpartition("-")[2]) >= _SHORT,
-            lambda: f"the id {fact.member_id} can be guessed",
-            recorded,
-        )
+        if not self.holds(len(fact.member_id.rpartition("-")[2]) >= _SHORT):
+            self.find(f"the id {fact.member_id} can be guessed", recorded)
 
 
 class OneMemberPerInstance(Check):
@@ -124,11 +119,8 @@ class OneMemberPerInstance(Check):
             for m in self.world.group(fact.group_id).members.values()
             if m.group_instance_id == fact.group_instance_id and m.member_id != fact.member_id
         ]
-        self.judge(
-            not holders,
-            lambda: f"instance {fact.group_instance_id} is held by {holders} already",
-            recorded,
-        )
+        if not self.holds(not holders):
+            self.find(f"instance {fact.group_instance_id} is held by {holders} already", recorded)
 
 
 class ReplacedIsFenced(Check):
@@ -177,14 +169,12 @@ class ReplacedIsFenced(Check):
         right = {ErrorCode.FENCED_INSTANCE_ID}
         if not holder:
             right.add(ErrorCode.UNKNOWN_MEMBER_ID)
-        self.judge(
-            fact.error in right,
-            lambda: (
+        if not self.holds(fact.error in right):
+            self.find(
                 f"{fact.member_id} lost instance {fact.group_instance_id} and was answered "
-                f"{fact.error.name} to {fact.api}"
-            ),
-            recorded,
-        )
+                f"{fact.error.name} to {fact.api}",
+                recorded,
+            )
 
 
 class StaticRejoinIsQuiet(Check):
@@ -222,12 +212,12 @@ class StaticRejoinIsQuiet(Check):
         """A rebalance starts: the return of the static member must not be its cause."""
         just = self._just_back
         if just is not None and just[0] == fact.group_id and just[2] == recorded.at:
-            self.judge(
-                just[1] not in fact.member_ids,
-                lambda: f"the return of static member {just[1]} started a rebalance",
-                recorded,
-                member_id=just[1],
-            )
+            if not self.holds(just[1] not in fact.member_ids):
+                self.find(
+                    f"the return of static member {just[1]} started a rebalance",
+                    recorded,
+                    member_id=just[1],
+                )
         for member_id in [m for m, kept in self._back.items() if kept[0] == fact.group_id]:
             del self._back[member_id]
 
@@ -238,17 +228,14 @@ class StaticRejoinIsQuiet(Check):
         if kept is None or fact.error is not ErrorCode.NONE:
             return
         if fact.api is GroupApi.JOIN_GROUP:
-            self.judge(
-                fact.generation_id == kept[1],
-                lambda: f"static member back in generation {fact.generation_id}, not {kept[1]}",
-                recorded,
-            )
+            if not self.holds(fact.generation_id == kept[1]):
+                self.find(
+                    f"static member back in generation {fact.generation_id}, not {kept[1]}",
+                    recorded,
+                )
         elif isinstance(fact.body, SyncTold) and kept[2] is not None:
-            self.judge(
-                fact.body.assignment == kept[2],
-                lambda: "a static member that came back was given another assignment",
-                recorded,
-            )
+            if not self.holds(fact.body.assignment == kept[2]):
+                self.find("a static member that came back was given another assignment", recorded)
 
 
 class StaticMembersDoNotLeave(Check):
@@ -271,22 +258,17 @@ class StaticMembersDoNotLeave(Check):
         if isinstance(fact.body, LeaveAsked):
             for member_id, instance in fact.body.members:
                 if instance is not None:
-                    self.judge(
-                        not member_id,
-                        lambda m=member_id, i=instance: (  # type: ignore[misc]
-                            f"static member {m} ({i}) asks to leave"
-                        ),
-                        recorded,
-                        member_id=member_id,
-                    )
+                    if not self.holds(not member_id):
+                        self.find(
+                            f"static member {member_id} ({instance}) asks to leave",
+                            recorded,
+                            member_id=member_id,
+                        )
 
     @on(MemberLeft)
     def left(self, recorded: Recorded, fact: MemberLeft) -> None:
         """A member that is static left without naming its instance id."""
         member = self.world.group(fact.group_id).members.get(fact.member_id)
         if member is not None and member.group_instance_id is not None:
-            self.judge(
-                fact.group_instance_id is not None,
-                lambda: f"static member {fact.member_id} left as if it were dynamic",
-                recorded,
-            )
+            if not self.holds(fact.group_instance_id is not None):
+                self.find(f"static member {fact.member_id} left as if it were dynamic", recorded)

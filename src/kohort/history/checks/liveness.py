@@ -74,10 +74,9 @@ class EventuallyStable(Check):
             return
         calm = self.world.disturbed(group) <= healed.at
         if calm and fact.cause in {RebalanceCause.METADATA_UPDATED, RebalanceCause.LEADER_REJOINED}:
-            self.judge(
-                False,
-                lambda: f"rebalances again ({fact.cause}) although no event needs a rebalance",
-                recorded,
+            self.judged += 1
+            self.find(
+                f"rebalances again ({fact.cause}) although no event needs a rebalance", recorded
             )
 
     @on(HistoryCalmed)
@@ -101,12 +100,12 @@ class EventuallyStable(Check):
 
     def _judge(self, recorded: Recorded, group: GroupView) -> None:
         if self.world.coordinator_seen:
-            self.judge(
-                group.state in {GroupState.STABLE, GroupState.EMPTY},
-                lambda: f"still in {group.state}, since {millis(group.state_since)} ms",
-                recorded,
-                group.group_id,
-            )
+            if not self.holds(group.state in {GroupState.STABLE, GroupState.EMPTY}):
+                self.find(
+                    f"still in {group.state}, since {millis(group.state_since)} ms",
+                    recorded,
+                    group.group_id,
+                )
 
 
 class GenerationsAreBounded(Assigned):
@@ -171,31 +170,25 @@ class GenerationsAreBounded(Assigned):
         since.generations += 1
         count, most = since.generations, _most_generations(policy, len(since.givers))
         if most is not None:
-            self.judge(
-                count <= most,
-                lambda: f"{count} generations since the last event that needs one",
+            if not self.holds(count <= most):
+                self.find(f"{count} generations since the last event that needs one", recorded)
+        spent = QUIET_MICROS + 2 * group.phase_timeout_ms * MICROS_PER_MILLI
+        if not self.holds(owed or recorded.at - disturbed <= spent):
+            self.find(
+                f"generation {fact.generation_id} opens after "
+                f"{(recorded.at - disturbed) // MICROS_PER_SECOND} s of quiet",
                 recorded,
             )
-        spent = QUIET_MICROS + 2 * group.phase_timeout_ms * MICROS_PER_MILLI
-        self.judge(
-            owed or recorded.at - disturbed <= spent,
-            lambda: (
-                f"generation {fact.generation_id} opens after "
-                f"{(recorded.at - disturbed) // MICROS_PER_SECOND} s of quiet"
-            ),
-            recorded,
-        )
 
     @on(RebalanceStarted)
     def started(self, recorded: Recorded, fact: RebalanceStarted) -> None:
         """A rebalance for an expired session must name a member that expired now."""
         if fact.cause is RebalanceCause.MEMBER_EXPIRED:
             removed = self.world.group(fact.group_id).removed
-            self.judge(
-                all(removed.get(m) == recorded.at for m in fact.member_ids),
-                lambda: f"a rebalance for {fact.member_ids}, but none of them expired now",
-                recorded,
-            )
+            if not self.holds(all(removed.get(m) == recorded.at for m in fact.member_ids)):
+                self.find(
+                    f"a rebalance for {fact.member_ids}, but none of them expired now", recorded
+                )
 
 
 @dataclass(slots=True)
@@ -275,15 +268,10 @@ class GroupsAreIsolated(Check):
         for group_id, took in self._beats.took.items():
             took.sort(key=lambda pair: pair[0])
             micros, recorded = took[(len(took) * 99) // 100 if len(took) > 1 else 0]
-            self.judge(
-                micros <= ISOLATION_MS * MICROS_PER_MILLI,
-                lambda m=micros: (  # type: ignore[misc]
-                    f"heartbeats took {millis(m)} ms at the 99th percentile while another group "
-                    "rebalanced"
-                ),
-                recorded,
-                group_id,
-            )
-
-
-LIVENESS: Final = (EventuallyStable, GenerationsAreBounded, GroupsAreIsolated)
+            if not self.holds(micros <= ISOLATION_MS * MICROS_PER_MILLI):
+                self.find(
+                    f"heartbeats took {millis(micros)} ms at the 99th percentile while another "
+                    "group rebalanced",
+                    recorded,
+                    group_id,
+                )

@@ -108,11 +108,10 @@ class MovesAreMinimal(Assigned):
             return
         kept = sum(len(begun.held[m] & plan.targets.get(m, frozenset())) for m in begun.held)
         total = sum(len(partitions) for partitions in plan.targets.values())
-        self.judge(
-            kept >= could,
-            lambda: f"{could - kept} of {total} partitions moved needlessly ({kept} stayed)",
-            recorded,
-        )
+        if not self.holds(kept >= could):
+            self.find(
+                f"{could - kept} of {total} partitions moved needlessly ({kept} stayed)", recorded
+            )
 
     def _dropped(self, begun: _MoveStart, offers: Offers) -> bool:
         """Whether a membership ended during the moves, and the member dropped its partitions."""

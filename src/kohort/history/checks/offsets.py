@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from kohort.history.check import Check, Heading, Kafka, on
 from kohort.history.checks.generations import COORDINATOR
@@ -98,11 +98,10 @@ class CommitsComeFromMembers(Check):
         key = self.world.request_key(recorded, fact.token, fact.group_id)
         reason = self._doubtful.pop(key, None)
         if reason is not None and _kept(fact):
-            self.judge(
-                not reason,
-                lambda: f"a commit of {fact.member_id or 'nobody'} was accepted from {reason}",
-                recorded,
-            )
+            if not self.holds(not reason):
+                self.find(
+                    f"a commit of {fact.member_id or 'nobody'} was accepted from {reason}", recorded
+                )
 
 
 class NeverBackwardByOthers(Check):
@@ -144,13 +143,12 @@ class NeverBackwardByOthers(Check):
                 before = self._last.get((fact.group_id, tp), -1)
                 self._last[fact.group_id, tp] = offset
                 if before >= 0 and request.generation_id >= 0 and owned is not None:
-                    self.judge(
-                        offset >= before or tp in owned,
-                        lambda p=tp, b=before, o=offset: (  # type: ignore[misc]
-                            f"{p} went back from {b} to {o} by a member that does not own it"
-                        ),
-                        recorded,
-                    )
+                    if not self.holds(offset >= before or tp in owned):
+                        self.find(
+                            f"{tp} went back from {before} to {offset} by a member that does not "
+                            "own it",
+                            recorded,
+                        )
 
 
 @dataclass(slots=True, eq=False)
@@ -182,11 +180,18 @@ class _Register:
 
 @dataclass(slots=True)
 class _Fetch:
-    """An unfinished read, with the values that each register had when it began."""
+    """An unfinished read, with the values that each complete register had when it began."""
 
     begun: int
-    complete: dict[TopicPartition, bool]
     seen: dict[TopicPartition, list[_Commit]]
+
+
+class _Seen(NamedTuple):
+    """What a fetch may return."""
+
+    values: set[int | None]
+    acknowledged: bool
+    """Whether a commit was acknowledged before the fetch."""
 
 
 class Registers:
@@ -243,31 +248,21 @@ class Registers:
         group_id = call[3]
         if partitions is None:
             partitions = [tp for g, tp in self.registers if g == group_id]
-        mine = {
-            tp: self.registers[group_id, tp]
-            for tp in partitions
-            if (group_id, tp) in self.registers
-        }
-        self._reads[call] = _Fetch(
-            begun=sequence,
-            complete={tp: r.complete for tp, r in mine.items()},
-            seen={tp: list(r.commits) for tp, r in mine.items()},
-        )
+        mine = ((tp, self.registers.get((group_id, tp))) for tp in partitions)
+        seen = {tp: list(r.commits) for tp, r in mine if r is not None and r.complete}
+        self._reads[call] = _Fetch(sequence, seen)
 
-    def allowed(self, call: _Call, tp: TopicPartition) -> tuple[set[int | None], bool] | None:
-        """The permitted values of a fetch, and whether a commit was acknowledged before it.
-
-        None: any value, because the beginning of the fetch is not known.
-        """
+    def allowed(self, call: _Call, tp: TopicPartition) -> _Seen | None:
+        """What a fetch may return; None: any value, as the beginning of the fetch is not known."""
         fetch = self._reads.get(call)
-        if fetch is None or not fetch.complete.get(tp, False):
+        if fetch is None or tp not in fetch.seen:
             return None
-        before = fetch.seen.get(tp, [])
+        before = fetch.seen[tp]
         during = [
             c for c in self.registers[call[3], tp].commits if c.begun > fetch.begun or c in before
         ]
         values = {c.value for c in [*before, *during]}
-        return values, any(c.acknowledged and c.value is not None for c in before)
+        return _Seen(values, any(c.acknowledged and c.value is not None for c in before))
 
     def end_read(self, call: _Call) -> None:
         """A fetch is over."""
@@ -289,13 +284,19 @@ class _Reads(Check):
         self._all = Registers()
         self._partitions: dict[_Call, frozenset[TopicPartition]] = {}
 
-    def told(
+    def _told(
         self,
         recorded: Recorded,
         call: _Call,
         offsets: Iterable[tuple[TopicPartition, int | None]],
     ) -> None:
-        """A fetch is answered: judge it."""
+        """A fetch is answered: judge each value of which the permitted ones are known."""
+        for tp, value in offsets:
+            if (seen := self._all.allowed(call, tp)) is not None:
+                self.told(recorded, (call[3], tp), value, seen)
+
+    def told(self, recorded: Recorded, place: _Place, value: int | None, seen: _Seen) -> None:
+        """A fetch returned a value; None if it returned no offset."""
         raise NotImplementedError
 
     @on(RequestReceived)
@@ -316,7 +317,7 @@ class _Reads(Check):
             doubtful = frozenset(tp for tp, e in fact.body.errors if e in _OF_THE_LOG)
             self._all.end_write(call, recorded.sequence, frozenset(_kept(fact)), doubtful)
         elif isinstance(fact.body, FetchTold):
-            self.told(recorded, call, fact.body.offsets)
+            self._told(recorded, call, fact.body.offsets)
         if fact.api is GroupApi.OFFSET_FETCH:
             self._all.end_read(call)
 
@@ -354,7 +355,7 @@ class _Reads(Check):
             self._all.begin_read(call, recorded.sequence, fact.partitions)
         else:
             if fact.outcome is Outcome.OK:
-                self.told(recorded, call, fact.offsets)
+                self._told(recorded, call, fact.offsets)
             self._all.end_read(call)
 
     def _sent(self, call: _Call, recorded: Recorded, fact: CommitSent) -> None:
@@ -383,25 +384,11 @@ class CommitsSurvive(_Reads):
     source = "Jepsen on Kafka, Redpanda and Bufstream; reliability 1.3 (38)"
     feature, kafka = COORDINATOR, Kafka.YES
 
-    def told(
-        self,
-        recorded: Recorded,
-        call: _Call,
-        offsets: Iterable[tuple[TopicPartition, int | None]],
-    ) -> None:
+    def told(self, recorded: Recorded, place: _Place, value: int | None, seen: _Seen) -> None:
         """The fetched value must be a permitted one."""
-        for tp, value in offsets:
-            found = self._all.allowed(call, tp)
-            if found is not None:
-                values, _ = found
-                self.judge(
-                    value in values,
-                    lambda p=tp, v=value, a=values: (  # type: ignore[misc]
-                        f"{p} was told as {v}, expected {' or '.join(sorted(map(str, a)))}"
-                    ),
-                    recorded,
-                    call[3],
-                )
+        if not self.holds(value in seen.values):
+            expected = " or ".join(sorted(map(str, seen.values)))
+            self.find(f"{place[1]} was told as {value}, expected {expected}", recorded, place[0])
 
 
 class NeverNoOffset(_Reads):
@@ -415,22 +402,8 @@ class NeverNoOffset(_Reads):
     source = "seaweedfs Kafka gateway; Bufstream's spurious offsets; reliability 1.3 (39)"
     feature, kafka = COORDINATOR, Kafka.YES
 
-    def told(
-        self,
-        recorded: Recorded,
-        call: _Call,
-        offsets: Iterable[tuple[TopicPartition, int | None]],
-    ) -> None:
+    def told(self, recorded: Recorded, place: _Place, value: int | None, seen: _Seen) -> None:
         """The fetch must return an offset if a commit was acknowledged."""
-        for tp, value in offsets:
-            found = self._all.allowed(call, tp)
-            if found is not None and found[1]:
-                self.judge(
-                    (value is not None and value >= 0) or None in found[0],
-                    lambda p=tp, v=value: f"{p} has a commit and was told as {v}",  # type: ignore[misc]
-                    recorded,
-                    call[3],
-                )
-
-
-OFFSETS: Final = (CommitsComeFromMembers, NeverBackwardByOthers, CommitsSurvive, NeverNoOffset)
+        if seen.acknowledged:
+            if not self.holds((value is not None and value >= 0) or None in seen.values):
+                self.find(f"{place[1]} has a commit and was told as {value}", recorded, place[0])

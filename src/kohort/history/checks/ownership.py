@@ -81,12 +81,10 @@ class NoTwoOwners(Check):
         if self._is_zombie(other, partition):
             self._overlaps.setdefault((other.source, partition), recorded.at)
             return
-        self.judge(
-            False,
-            lambda: (
-                f"{partition} is assigned to {recorded.source} while {other.source} "
-                f"({other.member_id}) owns it"
-            ),
+        self.judged += 1
+        self.find(
+            f"{partition} is assigned to {recorded.source} while {other.source} "
+            f"({other.member_id}) owns it",
             recorded,
         )
 
@@ -170,14 +168,12 @@ class SelfFencing(Check):
         if process is None or not process.self_fencing or confirmed is None:
             return
         age = (fact.handed_at or recorded.at) - confirmed
-        self.judge(
-            age <= process.session_timeout_ms * MICROS_PER_MILLI,
-            lambda: (
+        if not self.holds(age <= process.session_timeout_ms * MICROS_PER_MILLI):
+            self.find(
                 f"{recorded.source} delivered {fact.partition} {age // MICROS_PER_MILLI} ms after "
-                f"its last confirmed request; its session is {process.session_timeout_ms} ms"
-            ),
-            recorded,
-        )
+                f"its last confirmed request; its session is {process.session_timeout_ms} ms",
+                recorded,
+            )
 
 
 class RevokeComesBeforeReassignment(Assigned):
@@ -202,14 +198,12 @@ class RevokeComesBeforeReassignment(Assigned):
                 owner = owners.get(partition)
                 if process.owned_as.get(partition, member_id) != member_id:
                     continue  # owned under a lost membership; the callback for the loss is to come
-                self.judge(
-                    owner is None or owner == member_id,
-                    lambda p=partition, o=owner, m=member_id: (  # type: ignore[misc]
-                        f"{p} goes to {o} while {m} has not given it up"
-                    ),
-                    recorded,
-                    member_id=member_id,
-                )
+                if not self.holds(owner is None or owner == member_id):
+                    self.find(
+                        f"{partition} goes to {owner} while {member_id} has not given it up",
+                        recorded,
+                        member_id=member_id,
+                    )
 
 
 class DeliveredWhileAssigned(Check):
@@ -229,15 +223,13 @@ class DeliveredWhileAssigned(Check):
         process = self.world.processes.get(recorded.source)
         if process is None or not process.seen_from_start:
             return
-        self.judge(
-            fact.partition in process.owned,
-            lambda: (
+        if not self.holds(fact.partition in process.owned):
+            self.find(
                 f"{recorded.source} delivered {fact.partition} from {fact.first} to {fact.last}, "
-                "which was not assigned to the application"
-            ),
-            recorded,
-            member_id=process.member_id,
-        )
+                "which was not assigned to the application",
+                recorded,
+                member_id=process.member_id,
+            )
 
 
 class CallbackAlgebra(Check):
@@ -262,11 +254,11 @@ class CallbackAlgebra(Check):
         assigning = fact.kind is CallbackKind.ASSIGNED
         wrong = [p for p in fact.partitions if (p in process.owned) == assigning]
         state = "owned already" if assigning else "not owned"
-        self.judge(
-            not wrong and len(set(fact.partitions)) == len(fact.partitions),
-            lambda: f"{fact.kind} of {wrong[0] if wrong else fact.partitions[0]}, which is {state}",
-            recorded,
-        )
+        if not self.holds(not wrong and len(set(fact.partitions)) == len(fact.partitions)):
+            self.find(
+                f"{fact.kind} of {wrong[0] if wrong else fact.partitions[0]}, which is {state}",
+                recorded,
+            )
 
 
 class NoNeedlessRevoke(Assigned):
@@ -298,14 +290,12 @@ class NoNeedlessRevoke(Assigned):
         if offers is None:
             return
         taken = lost_needlessly(offers, plan.targets)
-        self.judge(
-            not taken,
-            lambda: (
+        if not self.holds(not taken):
+            self.find(
                 f"{len(taken)} members that claim their share or less, alone, must give up "
-                f"{sum(map(len, taken.values()))} partitions; first {min(taken)}"
-            ),
-            recorded,
-        )
+                f"{sum(map(len, taken.values()))} partitions; first {min(taken)}",
+                recorded,
+            )
 
     @on(RequestRefused)
     def refused(self, recorded: Recorded, fact: RequestRefused) -> None:
@@ -330,15 +320,13 @@ class NoNeedlessRevoke(Assigned):
         if missed[0] != recorded.at or generation is None or not process.owned:
             return
         if promises.COOPERATIVE in self.world.promises(generation.protocol_name):
-            self.judge(
-                fact.after != "unjoined",
-                lambda: (
+            if not self.holds(fact.after != "unjoined"):
+                self.find(
                     f"{missed[1]} missed a generation and gave up {len(process.owned)} partitions "
-                    "needlessly"
-                ),
-                recorded,
-                member_id=missed[1],
-            )
+                    "needlessly",
+                    recorded,
+                    member_id=missed[1],
+                )
 
     @on(GenerationJoined)
     def joined(self, recorded: Recorded, fact: GenerationJoined) -> None:
@@ -414,11 +402,9 @@ class NoNeedlessRevoke(Assigned):
             self._needless(*revocation)
 
     def _needless(self, recorded: Recorded, fact: CallbackStarted, kept: TopicPartition) -> None:
-        self.judge(
-            False,
-            lambda: (
-                f"{fact.member_id} had to give up {kept}, which generation {fact.generation_id} "
-                "assigns to it"
-            ),
+        self.judged += 1
+        self.find(
+            f"{fact.member_id} had to give up {kept}, which generation {fact.generation_id} "
+            "assigns to it",
             recorded,
         )

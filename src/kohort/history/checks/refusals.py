@@ -76,14 +76,12 @@ class _Refusals(Check):
         self._asked = None
         if fact.error in self.errors and fact.api is not GroupApi.LEAVE_GROUP:
             changes = list(self._changes)
-            self.judge(
-                not changes,
-                lambda: (
+            if not self.holds(not changes):
+                self.find(
                     f"{fact.api} of {fact.member_id or 'nobody'} was refused with "
-                    f"{fact.error.name}, but brought {', '.join(changes)}"
-                ),
-                recorded,
-            )
+                    f"{fact.error.name}, but brought {', '.join(changes)}",
+                    recorded,
+                )
 
 
 class RefusedChangesNothing(_Refusals):
@@ -122,11 +120,10 @@ class SizeCapHolds(_Refusals):
         """A generation opens under a known cap."""
         cap = self.world.settings.get("group.max.size")
         if cap is not None:
-            self.judge(
-                len(fact.member_ids) <= cap,
-                lambda: f"{len(fact.member_ids)} members in a generation, the cap is {cap}",
-                recorded,
-            )
+            if not self.holds(len(fact.member_ids) <= cap):
+                self.find(
+                    f"{len(fact.member_ids)} members in a generation, the cap is {cap}", recorded
+                )
 
 
 class BadInputIsHarmless(_Refusals):
@@ -165,8 +162,7 @@ class BadInputIsHarmless(_Refusals):
         """No request comes from a closed connection."""
         if self._closed:
             key = (recorded.source, recorded.incarnation, fact.connection)
-            self.judge(
-                key not in self._closed,
-                lambda: f"a request on connection {fact.connection}, which was closed before",
-                recorded,
-            )
+            if not self.holds(key not in self._closed):
+                self.find(
+                    f"a request on connection {fact.connection}, which was closed before", recorded
+                )

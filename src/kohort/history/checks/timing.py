@@ -85,14 +85,12 @@ class SessionsAreKept(_Timed):
         if member is None or member.is_new or not member.exact:
             return
         silent = recorded.at - member.alive_for_sure
-        self.judge(
-            silent >= member.session_timeout_ms * MICROS_PER_MILLI,
-            lambda: (
+        if not self.holds(silent >= member.session_timeout_ms * MICROS_PER_MILLI):
+            self.find(
                 f"{fact.member_id} was expired {millis(silent)} ms after it showed life; its "
-                f"session is {member.session_timeout_ms} ms"
-            ),
-            recorded,
-        )
+                f"session is {member.session_timeout_ms} ms",
+                recorded,
+            )
         self._late(recorded, fact.group_id, member)
 
     def finish(self, last: Recorded) -> None:
@@ -103,16 +101,16 @@ class SessionsAreKept(_Timed):
                     self._late(last, group.group_id, member)
 
     def _late(self, recorded: Recorded, group_id: GroupId, member: MemberView) -> None:
-        self.judge(
-            not self.over(member.alive_perhaps, recorded.at, member.session_timeout_ms),
-            lambda: (
+        if not self.holds(
+            not self.over(member.alive_perhaps, recorded.at, member.session_timeout_ms)
+        ):
+            self.find(
                 f"{member.member_id} was silent for {millis(recorded.at - member.alive_perhaps)} "
-                f"ms and still there; its session is {member.session_timeout_ms} ms"
-            ),
-            recorded,
-            group_id,
-            member.member_id,
-        )
+                f"ms and still there; its session is {member.session_timeout_ms} ms",
+                recorded,
+                group_id,
+                member.member_id,
+            )
 
 
 class NewMembersAreBounded(_Timed):
@@ -126,15 +124,13 @@ class NewMembersAreBounded(_Timed):
     source, feature, kafka = "KAFKA-7610; reliability 1.3 (17)", COORDINATOR, Kafka.YES
 
     def _judge(self, recorded: Recorded, group: GroupView, member: MemberView) -> None:
-        self.judge(
-            not self.over(member.added_at, recorded.at, NEW_MEMBER_MS),
-            lambda: (
-                f"{member.member_id} has been new for {millis(recorded.at - member.added_at)} ms"
-            ),
-            recorded,
-            group.group_id,
-            member.member_id,
-        )
+        if not self.holds(not self.over(member.added_at, recorded.at, NEW_MEMBER_MS)):
+            self.find(
+                f"{member.member_id} has been new for {millis(recorded.at - member.added_at)} ms",
+                recorded,
+                group.group_id,
+                member.member_id,
+            )
 
     @on(JoinPhaseCompleted)
     def opened(self, recorded: Recorded, fact: JoinPhaseCompleted) -> None:
@@ -220,15 +216,13 @@ class PhasesAreBounded(_Timed):
             return
         changed = max(group.state_since, self._changed.get(group.group_id, Instant(0)))
         since = max(changed, self._grace_until.get(group.group_id, Instant(0)))
-        self.judge(
-            not self.over(since, recorded.at, 0),
-            lambda: (
+        if not self.holds(not self.over(since, recorded.at, 0)):
+            self.find(
                 f"all members have rejoined for {millis(recorded.at - changed)} ms, and the join "
-                "phase goes on"
-            ),
-            recorded,
-            group.group_id,
-        )
+                "phase goes on",
+                recorded,
+                group.group_id,
+            )
 
     def _is_complete(self, group: GroupView) -> bool:
         return (
@@ -295,16 +289,16 @@ class PhasesAreBounded(_Timed):
         if group.state in self._tickets.get(group.group_id, {}).values():
             return
         stored = self._stored.get((group.group_id, group.state), group.state_since)
-        self.judge(
+        if not self.holds(
             not self.over(group.state_since, recorded.at, group.phase_timeout_ms)
-            or not self.over(stored, recorded.at, 0),
-            lambda: (
+            or not self.over(stored, recorded.at, 0)
+        ):
+            self.find(
                 f"{group.state} lasted {millis(recorded.at - group.state_since)} ms; the longest "
-                f"rebalance timeout is {group.phase_timeout_ms} ms"
-            ),
-            recorded,
-            group.group_id,
-        )
+                f"rebalance timeout is {group.phase_timeout_ms} ms",
+                recorded,
+                group.group_id,
+            )
 
 
 class NobodyIsCutOffEarly(_Timed):
@@ -343,16 +337,14 @@ class NobodyIsCutOffEarly(_Timed):
         limit = min(group.phase_timeout_ms, longest)
         spent = recorded.at - group.state_since
         spent -= self.world.stalled_micros(Instant(group.state_since + 1), recorded.at)
-        self.judge(
-            spent >= limit * MICROS_PER_MILLI,
-            lambda: (
+        if not self.holds(spent >= limit * MICROS_PER_MILLI):
+            self.find(
                 f"{', '.join(absent)} had {millis(spent)} ms to rejoin; the longest rebalance "
-                f"timeout is {limit} ms"
-            ),
-            recorded,
-            group.group_id,
-            absent[0],
-        )
+                f"timeout is {limit} ms",
+                recorded,
+                group.group_id,
+                absent[0],
+            )
 
 
 class InitialDelayIsBounded(_Timed):
@@ -383,15 +375,13 @@ class InitialDelayIsBounded(_Timed):
         name = "group.initial.rebalance.delay.ms"
         delay = self.world.settings.get(name, _DEFAULT_INITIAL_DELAY_MS)
         limit = max(delay, group.phase_timeout_ms)
-        self.judge(
-            not self.over(group.state_since, recorded.at, limit),
-            lambda: (
+        if not self.holds(not self.over(group.state_since, recorded.at, limit)):
+            self.find(
                 f"the first wait lasted {millis(recorded.at - group.state_since)} ms, the limit is "
-                f"{limit} ms"
-            ),
-            recorded,
-            group.group_id,
-        )
+                f"{limit} ms",
+                recorded,
+                group.group_id,
+            )
 
 
 class PendingIdsAreDropped(_Timed):
@@ -419,13 +409,11 @@ class PendingIdsAreDropped(_Timed):
         if pending is None or pending.session_timeout_ms is None:
             return
         session = pending.session_timeout_ms
-        self.judge(
-            not self.over(pending.at, recorded.at, session),
-            lambda: (
+        if not self.holds(not self.over(pending.at, recorded.at, session)):
+            self.find(
                 f"the id {member_id} was pending for {millis(recorded.at - pending.at)} ms; its "
-                f"session is {session} ms"
-            ),
-            recorded,
-            group.group_id,
-            member_id,
-        )
+                f"session is {session} ms",
+                recorded,
+                group.group_id,
+                member_id,
+            )

@@ -14,6 +14,7 @@ from kohort.history import promises
 from kohort.history.check import Heading, Kafka, on
 from kohort.history.checks.assigning import Assigned, Plan, Targets
 from kohort.history.checks.timing import SLACK_MS
+from kohort.history.reading import Offer
 from kohort.history.views import Partitions
 from kohort.history.world import World
 from kohort.model.facts import RebalanceStarted
@@ -64,27 +65,19 @@ class DeferralIsKept(Assigned):
             deadline = after(recorded.at, wait.remaining_ms)
             first = self._deadlines.get(key, deadline)
             lasted = recorded.at - self._began.get(group_id, recorded.at)
-            self.judge(
-                deadline <= after(first, Millis(SLACK_MS)) + lasted,
-                lambda w=wait: (  # type: ignore[misc]
-                    f"the wait since generation {w.start_generation} was made longer"
-                ),
-                recorded,
-            )
+            if not self.holds(deadline <= after(first, Millis(SLACK_MS)) + lasted):
+                self.find(
+                    f"the wait since generation {wait.start_generation} was made longer", recorded
+                )
             ends[key] = min(first, deadline)
             for tp, owner in _present_owners(plan, wait):
-                self.judge(
-                    False,
-                    lambda p=tp, o=owner: f"{p} waits although its owner {o} is a member",  # type: ignore[misc]
-                    recorded,
-                    member_id=owner,
+                self.judged += 1
+                self.find(
+                    f"{tp} waits although its owner {owner} is a member", recorded, member_id=owner
                 )
             early = sorted(wait.partitions & given)
-            self.judge(
-                not early,
-                lambda e=early: f"{e[0]} was given away although it waits",  # type: ignore[misc]
-                recorded,
-            )
+            if not self.holds(not early):
+                self.find(f"{early[0]} was given away although it waits", recorded)
         kept = {key: end for key, end in self._deadlines.items() if key[0] != group_id}
         self._deadlines = kept | ends
 
@@ -94,12 +87,10 @@ class DeferralIsKept(Assigned):
             group = self.world.group(group_id)
             longest = max((m.rebalance_timeout_ms for m in group.members.values()), default=0)
             limit = after(deadline, Millis(longest + SLACK_MS))
-            self.judge(
-                last.at <= limit or not group.members,
-                lambda: "partitions have no owner although the wait for them is over",
-                last,
-                group_id,
-            )
+            if not self.holds(last.at <= limit or not group.members):
+                self.find(
+                    "partitions have no owner although the wait for them is over", last, group_id
+                )
 
 
 def _present_owners(plan: Plan, wait: Wait) -> list[tuple[TopicPartition, MemberId]]:
@@ -161,20 +152,20 @@ class ReturnerGetsItsOwn(Assigned):
             return
         (member_id,) = came
         got = plan.targets[member_id]
-        self.judge(
-            kept <= got,
-            lambda: f"{member_id} is back and got {len(kept & got)} of {len(kept)}",
-            recorded,
-            member_id=member_id,
-        )
+        if not self.holds(kept <= got):
+            self.find(
+                f"{member_id} is back and got {len(kept & got)} of {len(kept)}",
+                recorded,
+                member_id=member_id,
+            )
         for other, had in before.items():
             lost = sorted(had - plan.targets[other])
-            self.judge(
-                not lost,
-                lambda o=other, s=lost: f"{o} lost {s[0]} to the return of {member_id}",  # type: ignore[misc]
-                recorded,
-                member_id=other,
-            )
+            if not self.holds(not lost):
+                self.find(
+                    f"{other} lost {lost[0]} to the return of {member_id}",
+                    recorded,
+                    member_id=other,
+                )
 
 
 class StepsAreSmall(Assigned):
@@ -217,12 +208,10 @@ class StepsAreSmall(Assigned):
         )
         if not moved:
             return
-
-        def judge(kept: bool, text: str) -> None:
-            self.judge(kept, lambda: text, recorded)
-
-        judge(moved <= policy.moves_per_step, f"{moved} moves, of {policy.moves_per_step} a step")
-        judge(_spread(plan.targets) < _spread(before), "a step did not lessen the imbalance")
+        if not self.holds(moved <= policy.moves_per_step):
+            self.find(f"{moved} moves, of {policy.moves_per_step} a step", recorded)
+        if not self.holds(_spread(plan.targets) < _spread(before)):
+            self.find("a step did not lessen the imbalance", recorded)
         self._far_enough(recorded, plan, policy.step_interval_ms)
 
     def _far_enough(self, recorded: Recorded, plan: Plan, interval_ms: int) -> None:
@@ -230,11 +219,8 @@ class StepsAreSmall(Assigned):
         last = self._last_move.get(plan.group.group_id)
         if last is not None:
             apart = (recorded.at - last) // MICROS_PER_MILLI
-            self.judge(
-                apart >= interval_ms,
-                lambda: f"steps {apart} ms apart, expected {interval_ms} ms",
-                recorded,
-            )
+            if not self.holds(apart >= interval_ms):
+                self.find(f"steps {apart} ms apart, expected {interval_ms} ms", recorded)
         self._last_move[plan.group.group_id] = recorded.at
 
     def _withdrawn(self, recorded: Recorded, plan: Plan) -> None:
@@ -259,7 +245,8 @@ class StepsAreSmall(Assigned):
         )
         most = plan.promised.moves_per_step
         if moved:
-            self.judge(moved <= most, lambda: f"{moved} moves, of {most} a step", recorded)
+            if not self.holds(moved <= most):
+                self.find(f"{moved} moves, of {most} a step", recorded)
             interval = max(0, plan.promised.step_interval_ms - SLACK_MS)
             self._far_enough(recorded, plan, interval)
 
@@ -302,13 +289,12 @@ class CopiesAreWarm(Assigned):
                     ready = any(
                         tp.topic in o.topics and (tp in o.warm or not o.prepares) for o in others
                     )
-                    self.judge(
-                        ready or due.get(tp, recorded.at + 1) <= recorded.at,
-                        lambda p=tp, m=member_id: (  # type: ignore[misc]
-                            f"{p} was taken from {m} before another member had a warm copy"
-                        ),
-                        recorded,
-                    )
+                    if not self.holds(ready or due.get(tp, recorded.at + 1) <= recorded.at):
+                        self.find(
+                            f"{tp} was taken from {member_id} before another member had a warm "
+                            "copy",
+                            recorded,
+                        )
 
 
 class StandbysTakeOver(Assigned):
@@ -332,30 +318,28 @@ class StandbysTakeOver(Assigned):
             copies.update(kept)
             for tp in sorted(kept):
                 fits = offers[member_id].prepares and tp.topic in offers[member_id].topics
-                self.judge(
-                    fits and tp not in plan.targets.get(member_id, ()),
-                    lambda p=tp, i=member_id: f"{i} cannot keep a copy of {p}",  # type: ignore[misc]
-                    recorded,
-                    member_id=member_id,
-                )
+                if not self.holds(fits and tp not in plan.targets.get(member_id, ())):
+                    self.find(
+                        f"{member_id} cannot keep a copy of {tp}", recorded, member_id=member_id
+                    )
         most, topics = max(copies.values(), default=0), {tp.topic for tp in copies}
         for owner, mine in plan.targets.items():
             for tp in sorted(p for p in mine if p.topic in topics):
                 able = sum(
                     o.prepares and tp.topic in o.topics for i, o in offers.items() if i != owner
                 )
-                self.judge(
-                    copies[tp] >= min(most, able - 1),
-                    lambda p=tp: f"{p} has {copies[p]} standbys, others have {most}",  # type: ignore[misc]
-                    recorded,
-                )
+                if not self.holds(copies[tp] >= min(most, able - 1)):
+                    self.find(f"{tp} has {copies[tp]} standbys, others have {most}", recorded)
         if promises.HANDING_OVER in plan.promised:
-            waiting = {tp for wait in plan.pending.waits for tp in wait.partitions}
-            for member_id, offer in offers.items():
-                ready = sorted(tp for tp in waiting & offer.warm if tp.topic in offer.topics)
-                self.judge(
-                    not ready,
-                    lambda r=ready, i=member_id: f"{r[0]} waits although {i} has a warm copy",  # type: ignore[misc]
+            self._judge_waits(recorded, plan, offers)
+
+    def _judge_waits(self, recorded: Recorded, plan: Plan, offers: dict[MemberId, Offer]) -> None:
+        waiting = {tp for wait in plan.pending.waits for tp in wait.partitions}
+        for member_id, offer in offers.items():
+            ready = sorted(tp for tp in waiting & offer.warm if tp.topic in offer.topics)
+            if not self.holds(not ready):
+                self.find(
+                    f"{ready[0]} waits although {member_id} has a warm copy",
                     recorded,
                     member_id=member_id,
                 )
