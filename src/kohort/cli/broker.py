@@ -20,15 +20,10 @@ from typing import Any
 import click
 
 from kohort.broker.serve import Address, BrokerServer
-from kohort.cli.output import DIRECTORY, FILE
+from kohort.cli.output import DIRECTORY, FILE, settings_option
 from kohort.host.group_log import KafkaFormatter
 from kohort.host.large_pages import use_large_pages
-from kohort.host.settings import (
-    BrokerSettings,
-    parse_assignments,
-    parse_settings,
-    read_properties,
-)
+from kohort.host.settings import BrokerSettings, parse_settings, read_properties
 from kohort.model.errors import ConfigError
 from kohort.storage.errors import StorageError
 
@@ -65,13 +60,7 @@ GARBAGE_CHECK_OBJECTS = 250_000
     "further nodes have the next ports.",
 )
 @click.option("--config", "config_path", type=FILE, help="Properties file of settings.")
-@click.option(
-    "--set",
-    "assignments",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="A setting by Kafka's name; overrides --config. May be repeated.",
-)
+@settings_option("A setting by Kafka's name; overrides --config. May be repeated.")
 @click.option("--history", type=FILE, help="File for a history of all groups, for `kohort check`.")
 @click.option(
     "--log-file",
@@ -87,7 +76,7 @@ def broker(
     host: str,
     advertised: str | None,
     config_path: Path | None,
-    assignments: tuple[str, ...],
+    assignments: dict[str, str],
     history: Path | None,
     log_file: Path | None,
     log_level: str,
@@ -98,8 +87,7 @@ def broker(
     Kafka's settings with Kafka's defaults. SIGTERM and Ctrl-C stop it cleanly.
     """
     pairs = read_properties(config_path) if config_path else {}
-    pairs.update(parse_assignments(assignments))
-    settings = parse_settings(BrokerSettings, pairs)
+    settings = parse_settings(BrokerSettings, pairs | assignments)
     server = BrokerServer(
         data_dir=data_dir,
         listen=Address(host, port),

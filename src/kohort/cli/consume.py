@@ -17,12 +17,11 @@ from types import FrameType
 import click
 
 from kohort.cli.asking import asking, existing_topic
-from kohort.cli.output import bootstrap_option, configured, json_option
+from kohort.cli.output import bootstrap_option, configured, json_option, settings_option
 from kohort.client.config import parse_client_settings
 from kohort.client.consumer import Consumer
 from kohort.client.listeners import Callbacks
 from kohort.client.records import Record
-from kohort.host.settings import parse_assignments
 from kohort.model.ids import TopicPartition
 
 
@@ -42,9 +41,7 @@ from kohort.model.ids import TopicPartition
     "--timeout-ms", type=click.IntRange(min=1), help="Leave after this time without a record."
 )
 @click.option("--key", "show_key", is_flag=True, help="Print key, tab, value.")
-@click.option(
-    "--set", "assignments", multiple=True, metavar="NAME=VALUE", help="A setting by Kafka's name."
-)
+@settings_option("A setting by Kafka's name.")
 @click.option("--quiet", is_flag=True, help="Print nothing about partitions.")
 @json_option
 def consume(
@@ -56,7 +53,7 @@ def consume(
     max_messages: int | None,
     timeout_ms: int | None,
     show_key: bool,
-    assignments: tuple[str, ...],
+    assignments: dict[str, str],
     quiet: bool,
     as_json: bool,
 ) -> None:
@@ -67,7 +64,7 @@ def consume(
     given = {**configured(bootstrap), "group.id": group}
     if from_beginning:
         given["auto.offset.reset"] = "earliest"
-    settings = parse_client_settings({**given, **parse_assignments(assignments)})
+    settings = parse_client_settings({**given, **assignments})
     with asking(bootstrap, settings) as admin:
         for topic in topics:
             existing_topic(admin, topic)

@@ -14,9 +14,9 @@ from typing import Final
 
 import click
 
-from kohort.cli.output import FILE, note
+from kohort.cli.output import FILE, note, settings_option
 from kohort.client.mirror import Mirror
-from kohort.host.settings import parse_assignments, read_properties
+from kohort.host.settings import read_properties
 
 PROGRESS_S: Final = 5.0
 
@@ -32,9 +32,7 @@ PROGRESS_S: Final = 5.0
     show_default=True,
     help="The name in the target; {topic} is the name in the source.",
 )
-@click.option(
-    "--set", "assignments", multiple=True, metavar="NAME=VALUE", help="A setting of the reader."
-)
+@settings_option("A setting of the reader.")
 @click.option("--from-config", type=FILE, help="Settings of the reader: a line NAME=VALUE each.")
 @click.option("--to-config", type=FILE, help="Settings of the writer: TLS and logins.")
 @click.option("--quiet", is_flag=True, help="Print no progress.")
@@ -45,7 +43,7 @@ def mirror(
     target: str,
     group: str,
     rename: str,
-    assignments: tuple[str, ...],
+    assignments: dict[str, str],
     from_config: Path | None,
     to_config: Path | None,
     quiet: bool,
@@ -61,7 +59,7 @@ def mirror(
         "bootstrap.servers": source,
         "group.id": group,
         "auto.offset.reset": "earliest",
-        **parse_assignments(assignments),
+        **assignments,
     }
     written = {**(read_properties(to_config) if to_config else {}), "bootstrap.servers": target}
     worker = Mirror(settings, written, topics, rename=rename)

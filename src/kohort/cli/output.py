@@ -19,7 +19,7 @@ from typing import Any, Final, TextIO, TypeVar
 
 import click
 
-from kohort.host.settings import read_properties
+from kohort.host.settings import parse_assignments, read_properties
 from kohort.model.errors import FULL_DISK, ConfigError
 
 MISSING: Final = "-"
@@ -264,9 +264,21 @@ def name_and_value(option: str, text: str) -> tuple[str, str]:
 
 def pairs_option(option: str, name: str, text: str) -> Callable[[F], F]:
     """Add an option for pairs ``NAME=VALUE``, as a dict with this name; ``text`` is its help."""
+    return _pairs_option(
+        option, name, text, lambda texts: dict(name_and_value(option, each) for each in texts)
+    )
 
+
+def settings_option(text: str, option: str = "--set") -> Callable[[F], F]:
+    """Add an option for settings by Kafka's names, as the argument ``assignments``: a dict."""
+    return _pairs_option(option, "assignments", text, parse_assignments)
+
+
+def _pairs_option(
+    option: str, name: str, text: str, parse: Callable[[Sequence[str]], dict[str, str]]
+) -> Callable[[F], F]:
     def pairs(_context: click.Context, _option: click.Parameter, texts: Sequence[str]) -> Any:
-        return dict(name_and_value(option, each) for each in texts)
+        return parse(texts)
 
     return click.option(
         option, name, multiple=True, metavar="NAME=VALUE", callback=pairs, help=text

@@ -8,10 +8,15 @@ from __future__ import annotations
 import click
 
 from kohort.cli.asking import asking
-from kohort.cli.output import bootstrap_option, json_option, print_json, print_table
+from kohort.cli.output import (
+    bootstrap_option,
+    json_option,
+    print_json,
+    print_table,
+    settings_option,
+)
 from kohort.client.descriptions import TopicDescription
 from kohort.client.errors import RequestFailed
-from kohort.host.settings import parse_assignments
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import TopicPartition
 from kohort.model.positions import LATEST
@@ -31,7 +36,7 @@ def topics() -> None:
     help="Number of partitions; by default the broker's default.",
 )
 @click.option("--replication-factor", type=int, default=-1, help="By default the broker's default.")
-@click.option("--config", "configs", multiple=True, metavar="NAME=VALUE", help="A topic setting.")
+@settings_option("A topic setting.", "--config")
 @click.option("--if-not-exists", is_flag=True, help="Do nothing if the topic exists.")
 @bootstrap_option
 @json_option
@@ -40,17 +45,16 @@ def create(
     name: str,
     partitions: int,
     replication_factor: int,
-    configs: tuple[str, ...],
+    assignments: dict[str, str],
     if_not_exists: bool,
     bootstrap: str,
     as_json: bool,
 ) -> None:
     """Create the topic NAME."""
-    pairs = parse_assignments(configs)
     created = True
     with asking(bootstrap) as admin:
         try:
-            admin.create_topic(name, partitions, replication_factor, pairs)
+            admin.create_topic(name, partitions, replication_factor, assignments)
         except RequestFailed as error:
             if not (if_not_exists and error.code is ErrorCode.TOPIC_ALREADY_EXISTS):
                 raise
@@ -119,18 +123,22 @@ def delete(*, names: tuple[str, ...], if_exists: bool, bootstrap: str, as_json: 
 
 @topics.command(short_help="Show or change the settings of the topic NAME.")
 @click.argument("name")
-@click.option("--set", "new", multiple=True, metavar="NAME=VALUE", help="Change a setting.")
+@settings_option("Change a setting.")
 @click.option("--unset", multiple=True, metavar="NAME", help="Set back to the broker's default.")
 @bootstrap_option
 @json_option
 def config(
-    *, name: str, new: tuple[str, ...], unset: tuple[str, ...], bootstrap: str, as_json: bool
+    *,
+    name: str,
+    assignments: dict[str, str],
+    unset: tuple[str, ...],
+    bootstrap: str,
+    as_json: bool,
 ) -> None:
     """Show the settings of the topic NAME, after the changes."""
-    pairs = parse_assignments(new)
     with asking(bootstrap) as admin:
-        if pairs or unset:
-            admin.alter_topic(name, pairs, back_to_default=unset)
+        if assignments or unset:
+            admin.alter_topic(name, assignments, back_to_default=unset)
         found = admin.topic_settings(name)
     if as_json:
         print_json({s.name: {"value": s.value, "source": s.source} for s in found.values()})

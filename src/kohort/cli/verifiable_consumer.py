@@ -22,7 +22,7 @@ from typing import Final
 
 import click
 
-from kohort.cli.output import FILE, bootstrap_option, configured
+from kohort.cli.output import FILE, bootstrap_option, configured, settings_option
 from kohort.client.async_consumer import AsyncConsumer
 from kohort.client.config import ClientSettings, parse_client_settings
 from kohort.client.consumer import Consumer
@@ -30,7 +30,7 @@ from kohort.client.errors import ClientError, Fenced
 from kohort.client.listeners import Callbacks, PartitionsCallback
 from kohort.client.records import Record, place_of
 from kohort.host.clock import wall_now
-from kohort.host.settings import parse_assignments, read_properties
+from kohort.host.settings import read_properties
 from kohort.model.ids import TopicPartition
 
 POLL_S: Final = 0.2
@@ -58,7 +58,7 @@ POLL_S: Final = 0.2
 @click.option("--enable-autocommit", is_flag=True, help="Commit automatically.")
 @click.option("--verbose", is_flag=True, help="Print each record.")
 @click.option("--consumer.config", "config", type=FILE, help="As --command-config, in older Kafka.")
-@click.option("--set", "more", multiple=True, metavar="NAME=VALUE", help="A setting; not in Kafka.")
+@settings_option("A setting; not in Kafka.")
 @click.option("--asyncio", "in_loop", is_flag=True, help="Read by AsyncConsumer; not in Kafka.")
 def verifiable_consumer(
     *,
@@ -75,7 +75,7 @@ def verifiable_consumer(
     enable_autocommit: bool,
     verbose: bool,
     config: Path | None,
-    more: tuple[str, ...],
+    assignments: dict[str, str],
     in_loop: bool,
 ) -> None:
     """Consume a topic and print events as JSON, as Kafka's VerifiableConsumer does.
@@ -98,7 +98,7 @@ def verifiable_consumer(
     }
     files = {**configured(), **({} if config is None else read_properties(config))}
     given = {name: value for name, value in options.items() if value is not None}
-    settings = parse_client_settings({**files, **given, **parse_assignments(more)})
+    settings = parse_client_settings({**files, **given, **assignments})
     most = None if max_messages < 0 else max_messages
     events = Events(verbose=verbose, most=most, by_hand=not enable_autocommit)
     for number in (signal.SIGTERM, signal.SIGINT):

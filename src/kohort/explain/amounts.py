@@ -5,6 +5,7 @@ In and out: values. Must not know: sources, groups.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -49,3 +50,8 @@ def weakest(ways: set[Known]) -> Known:
         if way in ways:
             return way
     return Known.MEASURED
+
+
+def total(amounts: Collection[Amount]) -> Amount:
+    """The sum of numbers."""
+    return Amount(sum(each.value for each in amounts), weakest({each.known for each in amounts}))

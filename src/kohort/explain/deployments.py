@@ -16,7 +16,7 @@ from enum import StrEnum
 from statistics import median
 from typing import Final
 
-from kohort.explain.amounts import Amount, Known, weakest
+from kohort.explain.amounts import Amount, Known, total, weakest
 from kohort.explain.explaining import Explained
 from kohort.explain.figures import Figure, assumed_figure, partitions_of_group, settings_of
 from kohort.explain.findings import span_text
@@ -382,7 +382,7 @@ def _total_cost(rebalances: Sequence[Rebalance]) -> Amount | None:
     known = [cost for cost in costs if cost is not None]
     if not known or len(known) < len(costs):
         return None
-    return Amount(sum(cost.value for cost in known), weakest({cost.known for cost in known}))
+    return total(known)
 
 
 def _restart(incidents: Iterable[Incident]) -> Figure:
@@ -390,11 +390,9 @@ def _restart(incidents: Iterable[Incident]) -> Figure:
     if not away:
         return assumed_figure(round(_RESTART_S * 1_000), "no process came back")
     seconds = [i.for_s for i in away if i.for_s is not None]
-    ways = {i.known for i in away}
-    known = next(w for w in (Known.ASSUMED, Known.BOUNDED, Known.MEASURED) if w in ways)
     return Figure(
         value=round(1_000 * median(seconds)),
-        known=known,
+        known=weakest({i.known for i in away}),
         source=f"{len(away)} restarts, {span_text(min(seconds))} to {span_text(max(seconds))}"
         if len(away) > 1
         else "1 restart",

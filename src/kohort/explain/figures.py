@@ -51,11 +51,9 @@ def settings_of(
     static = sum(bool(life.instance) for life in lives.lives.values())
     return {
         "partition.assignment.strategy": _strategy(lives),
-        "group.instance.id": Figure(
-            value="each" if static else "none",
-            known=Known.MEASURED,
-            source=f"{static} members with an instance id" if static else "no member has one",
-        ),
+        "group.instance.id": _measured("each", f"{static} members with an instance id")
+        if static
+        else _measured("none", "no member has one"),
         "session.timeout.ms": session,
         "heartbeat.interval.ms": _median_figure(
             lives, "heartbeat", 5_000 if lives.server_side else 3_000, "heartbeats"
@@ -79,17 +77,17 @@ def assumed_figure(value: float | str, source: str) -> Figure:
     return Figure(value=value, known=Known.ASSUMED, source=source)
 
 
+def _measured(value: float | str, source: str) -> Figure:
+    return Figure(value=value, known=Known.MEASURED, source=source)
+
+
 def _most_frequent(seconds: Counter[float], default_s: float, owner: str) -> Figure:
     """The most frequent value, in milliseconds."""
     if not seconds:
         return assumed_figure(round(default_s * 1_000), f"the default {owner}")
     value, count = seconds.most_common(1)[0]
     others = f"; others have {', '.join(f'{s:g} s' for s in sorted(seconds) if s != value)[:60]}"
-    return Figure(
-        value=round(value * 1_000),
-        known=Known.MEASURED,
-        source=f"told {count} times" + others * (len(seconds) > 1),
-    )
+    return _measured(round(value * 1_000), f"told {count} times" + others * (len(seconds) > 1))
 
 
 def _poll_waits(rebalances: Iterable[Rebalance]) -> Counter[float]:
@@ -100,13 +98,9 @@ def _poll_waits(rebalances: Iterable[Rebalance]) -> Counter[float]:
 
 def _strategy(lives: Lives) -> Figure:
     if lives.server_side:
-        return Figure(
-            value="kip-848", known=Known.MEASURED, source="the group uses the new protocol"
-        )
+        return _measured("kip-848", "the group uses the new protocol")
     if lives.last_protocol:
-        return Figure(
-            value=lives.last_protocol, known=Known.MEASURED, source="the group's own records"
-        )
+        return _measured(lives.last_protocol, "the group's own records")
     if lives.protocols:
         value = lives.protocols.most_common(1)[0][0]
         return Figure(
@@ -120,11 +114,8 @@ def _median_figure(lives: Lives, name: str, default_ms: int, what: str) -> Figur
     seconds = [each for each, _ in lives.samples.get(name, ())]
     if len(seconds) < 3:
         return assumed_figure(default_ms, "Kafka's default")
-    return Figure(
-        value=max(1, round(median(seconds) * 1_000)),
-        known=Known.MEASURED,
-        source=f"median between {len(seconds)} {what}",
-    )
+    millis = max(1, round(median(seconds) * 1_000))
+    return _measured(millis, f"median between {len(seconds)} {what}")
 
 
 def _batch(lives: Lives) -> Figure:
@@ -134,11 +125,7 @@ def _batch(lives: Lives) -> Figure:
         return assumed_figure(200, "no source tells the time between two polls")
     usual = median(polls)
     if usual < 1:
-        return Figure(
-            value=max(1, round(fmean(polls) * 1_000)),
-            known=Known.MEASURED,
-            source=f"mean between {len(polls)} polls",
-        )
+        return _measured(max(1, round(fmean(polls) * 1_000)), f"mean between {len(polls)} polls")
     return Figure(
         value=max(1, round((usual - 1) * 1_000)),
         known=Known.BOUNDED,
@@ -150,11 +137,8 @@ def _rate(lives: Lives) -> Figure:
     rates = [rate for rate, _ in lives.samples.get("rate", ())]
     if len(rates) < 3:
         return assumed_figure(1.0, "no source tells how fast offsets grow")
-    return Figure(
-        value=round(median(rates), 3),
-        known=Known.MEASURED,
-        source=f"median over {len(rates)} commits, for each partition",
-    )
+    source = f"median over {len(rates)} commits, for each partition"
+    return _measured(round(median(rates), 3), source)
 
 
 def _flush(lives: Lives) -> dict[str, Figure]:
@@ -174,7 +158,7 @@ def _flush(lives: Lives) -> dict[str, Figure]:
     each = min(max(0.0, each), mean_s / mean_count)
     source = f"{len(samples)} revocation callbacks"
     return {
-        name: Figure(value=round(1_000 * value), known=Known.MEASURED, source=source)
+        name: _measured(round(1_000 * value), source)
         for name, value in (("flush.ms", mean_s - each * mean_count), ("flush.each.ms", each))
     }
 
@@ -187,11 +171,7 @@ def _restore(lives: Lives) -> dict[str, Figure]:
         none = assumed_figure(0, "no source tells the time from an assignment to the first read")
         return {"restore.ms": none, "restore.again.ms": none}
     return {
-        name: Figure(
-            value=round(1_000 * fmean(samples)),
-            known=Known.MEASURED,
-            source=f"mean of {len(samples)} partitions",
-        )
+        name: _measured(round(1_000 * fmean(samples)), f"mean of {len(samples)} partitions")
         for name, samples in (("restore.ms", first or again), ("restore.again.ms", again or first))
     }
 
@@ -201,7 +181,7 @@ def _look_interval(lives: Lives) -> dict[str, Figure]:
     if not any(lives.samples.get(name) for name in _OF_HISTORIES):
         return {}
     source = "the evidence has histories of kohort's consumers"
-    return {"look.ms": Figure(value=KOHORTS_LOOK_MS, known=Known.MEASURED, source=source)}
+    return {"look.ms": _measured(KOHORTS_LOOK_MS, source)}
 
 
 def _initial_delay(rebalances: Iterable[Rebalance]) -> Figure:
@@ -222,11 +202,8 @@ def _initial_delay(rebalances: Iterable[Rebalance]) -> Figure:
 def partitions_of_group(lives: Lives, rebalances: Iterable[Rebalance], members: int) -> Figure:
     """The number of partitions; one for each member if no source tells it."""
     if lives.topics:
-        return Figure(
-            value=sum(lives.topics.values()),
-            known=Known.MEASURED,
-            source=f"of {len(lives.topics)} topics" if len(lives.topics) > 1 else "of one topic",
-        )
+        source = f"of {len(lives.topics)} topics" if len(lives.topics) > 1 else "of one topic"
+        return _measured(sum(lives.topics.values()), source)
     if told := max((r.partitions or 0 for r in rebalances), default=0):
-        return Figure(value=told, known=Known.MEASURED, source="with an owner")
+        return _measured(told, "with an owner")
     return assumed_figure(members, "logs of brokers name no partitions: one for each member")

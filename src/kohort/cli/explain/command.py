@@ -33,14 +33,7 @@ from kohort.cli.output import (
 from kohort.dashboard.assets import asset, drawing
 from kohort.dashboard.times import time_text
 from kohort.explain.explaining import Explained, Explainer
-from kohort.explain.findings import (
-    cause_text,
-    costs_text,
-    member_text,
-    span_text,
-    timeout_near,
-    waited_text,
-)
+from kohort.explain.findings import REBALANCE_COLUMNS, cause_text, rebalance_cells, timeout_near
 from kohort.explain.pages.headline import headline
 from kohort.explain.pages.page import page
 from kohort.explain.pages.trace import trace
@@ -50,10 +43,7 @@ from kohort.history.fewest_moves import fewest_moves
 from kohort.host.collector import without_collector
 from kohort.model.errors import ConfigError
 
-_COLUMNS: Final = (
-    *("WHEN", "GENERATION", "BECAUSE", "MEMBER", "JOIN", "WAITED FOR", "LEADER", "MEMBERS"),
-    *("MOVED", "NEEDLESS", "STOPPED", "COST", "AGAIN"),
-)
+_COLUMNS: Final = ("WHEN", *map(str.upper, REBALANCE_COLUMNS))
 _IF_KNOWN: Final = frozenset({"WAITED FOR", "MOVED", "NEEDLESS", "STOPPED", "COST", "AGAIN"})
 """Columns that are left out if no rebalance has a value for them."""
 _SHOWN: Final = 20
@@ -160,27 +150,17 @@ def _shortened(text: str, most: int) -> str:
     return shown if len(shown) <= most else f"{shown[: most - 1]}…"
 
 
-def _row(each: Rebalance, story: Story) -> tuple[object, ...]:
-    """The cells under `_COLUMNS`."""
-    join = MISSING if each.join_s is None else span_text(each.join_s)
-    if each.join_s is not None and each.join_s >= 8 and (name := timeout_near(each.join_s)):
-        join += f" ({name.split(',')[0]})"
-    because = cause_text(each)
+def _row(each: Rebalance, story: Story) -> tuple[str, ...]:
+    """The cells under `_COLUMNS`; texts of a log are shortened."""
+    cells = dict(zip(REBALANCE_COLUMNS, rebalance_cells(each), strict=True))
     if each.client_reason:
-        because += f": {_shortened(each.client_reason, 40)}"
-    return (
-        time_text(each.began if each.began is not None else each.ended, story.dated),
-        MISSING if each.generation is None else each.generation,
-        because,
-        _shortened(member_text(each), 72) or MISSING,
-        join,
-        _shortened(waited_text(each), 96) or MISSING,
-        MISSING if each.leader_s is None else span_text(each.leader_s),
-        MISSING if each.members is None else each.members,
-        MISSING if each.moved is None else each.moved,
-        MISSING if each.needless is None else each.needless,
-        *(text or MISSING for text in costs_text(each)),
-    )
+        cells["Because"] = f"{cause_text(each)}: {_shortened(each.client_reason, 40)}"
+    if each.join_s is not None and each.join_s >= 8 and (name := timeout_near(each.join_s)):
+        cells["Join"] += f" ({name.split(',')[0]})"
+    for column, most in (("Member", 72), ("Waited for", 96)):
+        cells[column] = _shortened(cells[column], most)
+    at = time_text(each.began if each.began is not None else each.ended, story.dated)
+    return (at, *(cell or MISSING for cell in cells.values()))
 
 
 # -- JSON -----------------------------------------------------------------------------------------

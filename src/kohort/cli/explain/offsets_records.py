@@ -49,7 +49,10 @@ def told_by(
     """
     read = read_record(key, value)
     if read is None:
-        return _told_by_server(key, value, at=at, place=place, home=home, groups=groups)
+        server = read_server_record(key, value)
+        if server is None or (groups and server[0]["data"]["groupId"] not in groups):
+            return []
+        return [replace(told, home=home) for told in record_of(*server, at, place)]
     if (groups and read.group_id not in groups) or read.value is None:
         return []
     if isinstance(read, GroupRecord) and read.value is not None:
@@ -65,22 +68,6 @@ def told_by(
             )
         ]
     return []
-
-
-def _told_by_server(
-    key: bytes | None,
-    value: bytes | None,
-    *,
-    at: float,
-    place: Place,
-    home: int | None,
-    groups: Collection[str],
-) -> list[Recorded]:
-    """The values of a record of a group of the new protocol (KIP-848)."""
-    found = read_server_record(key, value)
-    if found is None or (groups and found[0]["data"]["groupId"] not in groups):
-        return []
-    return [replace(told, home=home) for told in record_of(*found, at, place)]
 
 
 def _settled(

@@ -146,26 +146,18 @@ def _feed(
     record: Record,
     groups: Collection[str],
     feed: Callable[[Told], None],
-    epochs: LeaderEpochs | None = None,
+    epochs: LeaderEpochs,
 ) -> bool:
-    """Hand a record on; False if the record cannot be read.
-
-    Args:
-        record: of the topic.
-        groups: only records of these groups; all if empty.
-        feed: gets what the record tells.
-        epochs: also tell the changes of leaders, as far as records show them.
-    """
+    """Hand on what a record tells, and a change of the leader; False if it cannot be read."""
     home, at = record.partition() or 0, record.timestamp()[1] / 1_000
     place = Place(f"{TOPIC}-{home}", record.offset() or 0)
     try:
         found = told_by(record.key(), record.value(), at=at, place=place, home=home, groups=groups)
     except ProtocolError:
         return False
-    if epochs is not None:
-        named = (told.group for told in found)
-        for moved in epochs.note(home, record.leader_epoch(), at, place, named):
-            feed(moved)
+    named = (told.group for told in found)
+    for moved in epochs.note(home, record.leader_epoch(), at, place, named):
+        feed(moved)
     for told in found:
         feed(told)
     return True

@@ -90,24 +90,14 @@ class GroupCollector(Collector):
 
 def _looked(looks: Iterable[Look]) -> Iterator[Metric]:
     found = [(look.group, look.rows) for look in looks if look.group.state != "Dead"]
-    yield _gauge(
-        f"{PREFIX}state",
-        "1 for the present state of a group.",
-        ("group", "state"),
-        [((group.group_id, group.state), 1) for group, _ in found],
-    )
-    yield _gauge(
-        f"{PREFIX}members",
-        "Members of a group.",
-        ("group",),
-        [((group.group_id,), len(group.members)) for group, _ in found],
-    )
-    yield _gauge(
-        f"{PREFIX}epoch",
-        "Epoch of a group of KIP-848; each change of the group raises it.",
-        ("group",),
-        [((group.group_id,), group.epoch) for group, _ in found],
-    )
+    states = [((group.group_id, group.state), 1) for group, _ in found]
+    doc = "1 for the present state of a group."
+    yield _gauge(f"{PREFIX}state", doc, ("group", "state"), states)
+    members = [((group.group_id,), len(group.members)) for group, _ in found]
+    yield _gauge(f"{PREFIX}members", "Members of a group.", ("group",), members)
+    epochs = [((group.group_id,), group.epoch) for group, _ in found]
+    doc = "Epoch of a group of KIP-848; each change of the group raises it."
+    yield _gauge(f"{PREFIX}epoch", doc, ("group",), epochs)
     rows = [
         ((group.group_id, row.partition.topic, str(row.partition.partition)), row)
         for group, rows in found
@@ -154,18 +144,11 @@ def _counted(counted: dict[str, GroupCounts]) -> Iterator[Metric]:
     ):
         cells = [((name,), getattr(counts, values)) for name, counts in groups.items()]
         yield _counter(metric, doc, ("group",), cells)
-    yield _gauge(
-        f"{PREFIX}generation",
-        "Generation of a classic group.",
-        ("group",),
-        [((name,), counts.generation) for name, counts in counted.items()],
-    )
-    yield _gauge(
-        f"{PREFIX}last_rebalance_timestamp_seconds",
-        "Begin of the last generation or epoch of a group.",
-        ("group",),
-        [((name,), counts.settled) for name, counts in counted.items()],
-    )
+    generations = [((name,), counts.generation) for name, counts in counted.items()]
+    yield _gauge(f"{PREFIX}generation", "Generation of a classic group.", ("group",), generations)
+    times = [((name,), counts.settled) for name, counts in counted.items()]
+    doc = "Begin of the last generation or epoch of a group."
+    yield _gauge(f"{PREFIX}last_rebalance_timestamp_seconds", doc, ("group",), times)
 
 
 _Cells = Iterable[tuple[tuple[str, ...], float | None]]

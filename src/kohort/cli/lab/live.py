@@ -153,8 +153,6 @@ class LiveLab:
     def _do(self, what: str, member: str, seconds: float, disturbed: str, told: str) -> None:
         if what == "coordinator":
             works: list[Callable[[], None]] = [self.broker.restart]
-        elif what == "kill":
-            works = [partial(group.kill, member, seconds) for group in self.groups]
         else:
             works = [partial(getattr(group, what), member, seconds) for group in self.groups]
         threads = [threading.Thread(target=self._try, args=(work,), daemon=True) for work in works]
@@ -199,11 +197,8 @@ def _told_act(what: str, member: str, seconds: float) -> str:
     """The disturbance as a sentence for people."""
     if what == "coordinator":
         return "restart the coordinator"
-    return (
-        f"{what} {member}, back after {seconds:g} s"
-        if what == "kill"
-        else (f"{what} {member} for {seconds:g} s")
-    )
+    when = ", back after" if what == "kill" else " for"
+    return f"{what} {member}{when} {seconds:g} s"
 
 
 def _call(what: str, member: str, seconds: float) -> str:
@@ -252,17 +247,9 @@ def live(
         groups: list[KafkaGroup] = []
         tells = {name: partial(_told, groups, name) for name in policies}
         board = Board(broker.address, fewest_moves, policies, tells)
+        sizes = {"members": members, "partitions": partitions}
         groups += [
-            stack.enter_context(
-                _group(
-                    board,
-                    broker.address,
-                    name,
-                    policy=assignor,
-                    members=members,
-                    partitions=partitions,
-                )
-            )
+            stack.enter_context(_group(board, broker.address, name, policy=assignor, **sizes))
             for name, assignor in zip(policies, policies_of, strict=True)
         ]
         stack.enter_context(_threads(broker, board, groups))

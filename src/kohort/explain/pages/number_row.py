@@ -6,10 +6,10 @@ In: a `Story`. Out: names, texts and how each number is known. Must not know: pa
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from kohort.explain.amounts import Amount, Known, Stop, weakest
+from kohort.explain.amounts import Amount, Known, Stop, total, weakest
 from kohort.explain.findings import amount_text, member_text, span_text
 from kohort.explain.rebalances import Rebalance
 from kohort.explain.stories import Story
@@ -47,12 +47,12 @@ def _costs(story: Story) -> Iterator[Number]:
         text = amount_text(longest, span_text) + _share(len(dead), len(rows))
         yield Number("longest stop", text, longest.known)
     if costs := [cost for row in rows if (cost := _cost(row)) is not None]:
-        cost = _sum(costs)
+        cost = total(costs)
         text = amount_text(cost, lambda value: f"{value:,.1f} ps") + _share(len(costs), len(rows))
         yield Number("partition-seconds without a consumer", text, cost.known)
     yield from _availability(story, [stop for row in rows for stop in row.stops])
     if again := [row.duplicates for row in rows if row.duplicates is not None]:
-        records = _sum(again)
+        records = total(again)
         text = amount_text(records, lambda value: f"{value:,.0f}")
         yield Number("records processed again", text, records.known)
 
@@ -102,8 +102,3 @@ def _span(story: Story) -> float:
     if story.first is None or story.last is None:
         return 0.0
     return max(0.0, story.last - story.first)
-
-
-def _sum(amounts: Iterable[Amount]) -> Amount:
-    values = list(amounts)
-    return Amount(sum(each.value for each in values), weakest({each.known for each in values}))
