@@ -332,7 +332,7 @@ class OnePayloadPerGeneration(_Payloads):
                 return  # the log kept a replacement, although the write was reported as failed
             if not self.holds(fact.body.assignment == expected):
                 self.find(
-                    f"{fact.member_id} was given {len(fact.body.assignment)} bytes that are "  # type: ignore[union-attr]
+                    f"{fact.member_id} was given {len(fact.body.assignment)} bytes that are "
                     f"not its assignment in generation {fact.generation_id}",
                     recorded,
                 )
