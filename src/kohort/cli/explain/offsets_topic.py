@@ -148,7 +148,7 @@ def _feed(
     feed: Callable[[Told], None],
     epochs: LeaderEpochs,
 ) -> bool:
-    """Hand on what a record tells, and a change of the leader; False if it cannot be read."""
+    """Feed the values of a record, and a change of the leader; False if it cannot be read."""
     home, at = record.partition() or 0, record.timestamp()[1] / 1_000
     place = Place(f"{TOPIC}-{home}", record.offset() or 0)
     try:

@@ -187,7 +187,7 @@ class _Fetch:
 
 
 class _Seen(NamedTuple):
-    """What a fetch may return."""
+    """The permitted values of a fetch."""
 
     values: set[int | None]
     acknowledged: bool
@@ -253,7 +253,7 @@ class Registers:
         self._reads[call] = _Fetch(sequence, seen)
 
     def allowed(self, call: _Call, tp: TopicPartition) -> _Seen | None:
-        """What a fetch may return; None: any value, as the beginning of the fetch is not known."""
+        """The permitted values; None: any value, as the beginning of the fetch is not known."""
         fetch = self._reads.get(call)
         if fetch is None or tp not in fetch.seen:
             return None
