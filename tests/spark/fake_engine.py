@@ -22,12 +22,13 @@ from kohort.client.membership import MembershipSnapshot
 from kohort.model.errors import ErrorCode, KohortError
 from kohort.model.ids import TopicPartition
 from kohort.model.positions import Position
-from kohort.spark.ledgers.ledger import Ledger, NotedTopic, WrittenFile
+from kohort.spark.ledgers.ledger import DataFile, Ledger, NotedTopic, WrittenFile
 from kohort.spark.ledgers.sqlite_ledger import SqliteLedger
 from kohort.spark.source.driver import SourceDriver
-from kohort.spark.source.driver_parts import Copies
+from kohort.spark.source.kafka_topics import KafkaTopics
 from kohort.spark.source.options import SourceOptions, parse_options
 from kohort.spark.source.planning import Piece
+from kohort.spark.state.following import StateFollower
 
 
 def open_ledger(directory: Path) -> SqliteLedger:
@@ -49,7 +50,7 @@ def options_of(application: str, starting_offsets: str = "earliest") -> SourceOp
     return dataclasses.replace(options, application=application, idle_wait_s=0.0)
 
 
-class FakeTopics:
+class FakeTopics(KafkaTopics):
     """Logs that grow; their records are their offsets."""
 
     def __init__(self, count: int) -> None:
@@ -371,7 +372,7 @@ class Application:
         fail_on_data_loss: bool = True,
         starting_offsets: str = "earliest",
         pattern: str | None = None,
-        copies: Copies | None = None,
+        copies: StateFollower | None = None,
         idle_wait_s: float = 0.0,
     ) -> None:
         self.world = world
@@ -456,10 +457,7 @@ class Application:
                     partition=piece.partition,
                     first_offset=rows[0][1],
                     last_offset=rows[-1][1],
-                    path=path,
-                    rows=len(rows),
-                    dead_path=None,
-                    dead_letters=0,
+                    files=(DataFile(path=path, rows=len(rows)),),
                 )
 
 

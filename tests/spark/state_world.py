@@ -21,6 +21,7 @@ from kohort.spark.ledgers.ledger import Ledger, WrittenFile
 from kohort.spark.source.planning import Piece
 from kohort.spark.state.copies import opened_copy
 from kohort.spark.state.files import StateFolder
+from kohort.spark.state.following import StateFollower
 from kohort.spark.state.pieces import StateWork, write_with_state
 from kohort.spark.state.stage import Stage, checked_schema
 from kohort.spark.state.windows import Windows, count, greatest, total
@@ -184,7 +185,7 @@ class StateWorld(World):
         )
 
 
-class InlineCopies:
+class InlineCopies(StateFollower):
     """Restores copies within the calls of the driver; an owned one only in the second call."""
 
     def __init__(self, world: World, name: str) -> None:
@@ -212,7 +213,7 @@ class InlineCopies:
         with opened_copy(self._folder, partition) as copy:
             folder = StateFolder(self._world.directory, partition)
             head = self._ledger.states().get(partition)
-            copy.advance(folder, head, lambda restored: entries.append(restored.done))
+            copy.advance(folder, head, lambda done, total: entries.append(done))
         return entries[-1]
 
     def restored(self) -> frozenset[TopicPartition]:

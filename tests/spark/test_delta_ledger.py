@@ -18,7 +18,7 @@ from tests.spark.schedules import actions, folder_of_a_run, play
 from tests.tidy.blocks import block_with
 
 from kohort.model.ids import TopicPartition
-from kohort.spark.ledgers.ledger import LedgerError, NotedTopic, WrittenFile
+from kohort.spark.ledgers.ledger import DataFile, LedgerError, NotedTopic, WrittenFile
 from kohort.spark.source.planning import Piece
 from kohort.spark.tables.layout import DATA, DEAD_LETTERS
 from kohort.spark.tables.table import clean, open_ledger, orphans_of
@@ -400,7 +400,7 @@ def commit_with_dead_letters(
     path = f"{folder}/{begin}.parquet"
     (directory / path).write_text("dead")
     file = dataclasses.replace(
-        written(partition, begin, begin + 10, None), dead_path=path, dead_letters=1
+        written(partition, begin, begin + 10, None), dead=DataFile(path=path, rows=1)
     )
     ledger.commit("app", [file])
 
@@ -410,10 +410,7 @@ def written(partition: TopicPartition, begin: int, end: int, path: str | None) -
         partition=partition,
         first_offset=begin,
         last_offset=end - 1,
-        path=path,
-        rows=end - begin if path else 0,
-        dead_path=None,
-        dead_letters=0,
+        files=() if path is None else (DataFile(path=path, rows=end - begin),),
     )
 
 

@@ -12,7 +12,7 @@ from tests.spark.fake_engine import run_until
 
 from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
-from kohort.spark.ledgers.ledger import NotedTopic, WrittenFile
+from kohort.spark.ledgers.ledger import DataFile, NotedTopic, WrittenFile
 from kohort.spark.source.planning import Piece
 from kohort.spark.state.heads import StateHead
 from kohort.spark.tables.layout import DEAD_LETTERS
@@ -160,9 +160,6 @@ def commit_dead(
         partition=partition,
         first_offset=begin,
         last_offset=begin + 9,
-        path=None,
-        rows=0,
-        dead_path=path,
-        dead_letters=10,
+        dead=DataFile(path=path, rows=10),
     )
     ledger.commit("app", [file])

@@ -179,10 +179,10 @@ def test_rows_in_memory_are_bounded_over_all_values(
     batches = [rows(A, n, n + 20) for n in range(0, 200, 20)]
     reports = write_files(str(tmp_path), "mark", iter(batches), partition_by=("shop",))
     [file] = [written_file(r["file"]) for report in reports for r in report.to_pylist()]
-    assert (file.rows, file.path, len(file.parts)) == (200, None, 4)
-    groups = [pq.read_metadata(tmp_path / part.path).num_row_groups for part in file.parts]
+    assert (file.rows, len(file.files)) == (200, 4)
+    groups = [pq.read_metadata(tmp_path / part.path).num_row_groups for part in file.files]
     assert max(groups) > 1
-    for part in file.parts:
+    for part in file.files:
         offsets = pq.read_table(tmp_path / part.path).column("offset").to_pylist()
         assert (offsets[0], offsets[-1]) == part.offsets
         assert offsets == sorted(offsets)

@@ -84,8 +84,8 @@ def test_consecutive_rows_of_a_partition_become_one_file(
     assert begins[0] == 0
     assert all(former.last_offset + 1 == latter.first_offset for former, latter in pairwise(files))
     for file in files:
-        assert file.path is not None
-        table = pq.read_table(tmp_path / file.path, partitioning=None)
+        [own] = file.files
+        table = pq.read_table(tmp_path / own.path, partitioning=None)
         offsets = range(file.first_offset, file.last_offset + 1)
         assert table["offset"].to_pylist() == list(offsets)
         assert set(table["topic"].to_pylist()) == {file.partition.topic}
@@ -94,11 +94,10 @@ def test_consecutive_rows_of_a_partition_become_one_file(
 
 def test_the_seals_of_both_files_match_their_bytes_on_disk(tmp_path: Path) -> None:
     (file,) = written(tmp_path, iter([rows([A0] * 1_000), rows([A0] * 10, 1_000, dead=[1_003])]))
-    assert (file.rows, file.dead_letters) == (1_009, 1)
-    for path, seal in ((file.path, file.seal), (file.dead_path, file.dead_seal)):
-        assert path is not None
-        content = (tmp_path / path).read_bytes()
-        assert seal == Seal(len(content), google_crc32c.value(content))
+    assert [each.rows for each in file.all_files] == [1_009, 1]
+    for each in file.all_files:
+        content = (tmp_path / each.path).read_bytes()
+        assert each.seal == Seal(len(content), google_crc32c.value(content))
 
 
 def test_a_seal_is_the_crc_32c_of_all_bytes(tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ from tests.tidy.blocks import block_with
 from tests.tidy.trees import ROOT
 
 from kohort.model.errors import ConfigError
-from kohort.spark.state.judging import StateJudge
 from kohort.spark.state.stage import load_stage
 from kohort.spark.tables.missing_rows import SparkQueryRunner
 from kohort.spark.tables.verify import verify
@@ -55,13 +54,13 @@ def test_headers_and_python_make_rows_that_verify_computes_again(
     assert sorted(tuple(row) for row in rows) == [(0, 1, "N"), (2, 2, "N")]
     dead = read_dead_letters(spark, tmp_path / "table").collect()
     assert [(row.offset, row.value) for row in dead] == [(1, b"?")]
-    judge = StateJudge(load_stage(python), SparkQueryRunner(spark))
-    verdict = verify(tmp_path / "table", source.settings, None, judge)
+    runner = SparkQueryRunner(spark)
+    verdict = verify(tmp_path / "table", source.settings, runner, load_stage(python))
     assert verdict.ok, verdict
     # The filter runs again on the record without a row, with its headers.
     sql = f"SELECT offset AS n FROM records WHERE {by_header} = 'web'"
     run(source, sql, output=tmp_path / "other", headers=True, group="other")
-    verdict = verify(tmp_path / "other", source.settings, SparkQueryRunner(spark))
+    verdict = verify(tmp_path / "other", source.settings, runner)
     assert verdict.ok, verdict
     assert (verdict.total("rows"), verdict.total("filtered")) == (2, 2)
 

@@ -96,7 +96,8 @@ def test_a_query_runs_again_with_its_noted_settings(spark: Any) -> None:
             filtering=True,
             unrepeatable=None,
         )
-        return list(SparkQueryRunner(spark).kept(query, table))
+        found: list[int] = SparkQueryRunner(spark).rows(query, table).column("offset").to_pylist()
+        return found
 
     assert (kept("Asia/Tokyo"), kept("UTC")) == ([5], [])
 

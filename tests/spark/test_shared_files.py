@@ -18,7 +18,7 @@ from tests.spark.test_piece_files import A0, A1, AB0, B0, rows, written
 
 from kohort.model.ids import TopicPartition
 from kohort.spark.delta.log import Change, DeltaConflict, DeltaLog
-from kohort.spark.ledgers.ledger import LedgerError
+from kohort.spark.ledgers.ledger import LedgerError, WrittenFile
 from kohort.spark.tables import parquet_output
 from kohort.spark.tables.layout import SHARED, partition_of_file
 from kohort.spark.tables.parquet_output import ParquetOutput
@@ -39,17 +39,17 @@ def test_small_pieces_share_a_file_until_it_has_enough_bytes(
     monkeypatch.setattr(parquet_output, "SHARED_BYTES", room)
     places = [A0, A0, A1, A1, A1, B0, B0, A0]
     files = written(tmp_path, iter([rows(places[:4]), rows(places[4:], 4, dead=[5])]), share=True)
-    assert [(f.partition, f.rows, f.dead_letters) for f in files] == [
+    assert [(f.partition, f.rows, f.dead.rows if f.dead else 0) for f in files] == [
         (A0, 2, 0), (A1, 3, 0), (B0, 1, 1), (A0, 1, 0)
     ]  # fmt: skip
     assert [(f.first_offset, f.last_offset) for f in files] == [(0, 1), (2, 4), (5, 6), (7, 7)]
-    paths = list(dict.fromkeys(part.path for f in files for part in f.data_files))
-    owners = [[f.partition for f in files if path in dict(f.sealed)] for path in paths]
+    paths = list(dict.fromkeys(part.path for f in files for part in f.files))
+    owners = [[f.partition for f in files if path in paths_of(f)] for path in paths]
     assert [some for some in owners if len(some) > 1] == [some for some in shared if len(some) > 1]
     for path, some in zip(paths, owners, strict=True):
         assert path.startswith(f"{SHARED}/") == (len(some) > 1)
         table = pq.read_table(tmp_path / path, partitioning=None)
-        parts = [part for f in files for part in f.data_files if part.path == path]
+        parts = [part for f in files for part in f.files if part.path == path]
         assert table.num_rows == sum(part.rows for part in parts)
         seals = {part.seal for part in parts}
         assert seals == {seal_of(tmp_path / path)}
@@ -58,11 +58,12 @@ def test_small_pieces_share_a_file_until_it_has_enough_bytes(
 def test_a_large_piece_has_a_file_of_its_own_among_small_ones(tmp_path: Path) -> None:
     large = rows([A1] * (parquet_output.ROWS_PER_GROUP + 1))
     files = written(tmp_path, iter([large, rows([B0]), rows([AB0])]), share=True)
-    assert files[0].path is not None
-    assert partition_of_file(files[0].path) == A1
-    assert [[part.path for part in f.data_files] for f in files[1:]] == [
-        [files[1].parts[0].path]
-    ] * 2
+    assert [partition_of_file(path) for path in paths_of(files[0])] == [A1]
+    assert paths_of(files[1]) == paths_of(files[2]) != paths_of(files[0])
+
+
+def paths_of(file: WrittenFile) -> list[str]:
+    return [each.path for each in file.all_files]
 
 
 def test_small_ranges_of_a_batch_share_a_file(world: DeltaWorld) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import re
 import shutil
@@ -12,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -20,7 +20,14 @@ import pytest
 from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
 from kohort.spark.ledgers import sqlite_files, sqlite_ledger
-from kohort.spark.ledgers.ledger import LedgerConflict, LedgerError, ManifestRow, Seal, WrittenFile
+from kohort.spark.ledgers.ledger import (
+    DataFile,
+    LedgerConflict,
+    LedgerError,
+    ManifestRow,
+    Seal,
+    WrittenFile,
+)
 from kohort.spark.ledgers.sqlite_ledger import LEDGER_PATH, SqliteLedger
 from kohort.spark.source.planning import Piece
 from kohort.spark.tables.layout import DATA
@@ -45,10 +52,7 @@ def written(partition: TopicPartition, first: int, last: int, path: str) -> Writ
         partition=partition,
         first_offset=first,
         last_offset=last,
-        path=path,
-        rows=last - first + 1,
-        dead_path=None,
-        dead_letters=0,
+        files=(DataFile(path=path, rows=last - first + 1),),
     )
 
 
@@ -386,7 +390,7 @@ def test_intents_go_when_many_later_owners_have_fenced_them(ledger: SqliteLedger
 def sealed(tmp_path: Path, name: str) -> WrittenFile:
     path = tmp_path / name
     path.write_bytes(b"rows")
-    return dataclasses.replace(written(A, 0, 4, name), seal=Seal(4, 0))
+    return replace(written(A, 0, 4, name), files=(DataFile(path=name, rows=5, seal=Seal(4, 0)),))
 
 
 @pytest.mark.parametrize("harm", ["gone", "cut"])

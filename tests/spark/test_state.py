@@ -196,7 +196,7 @@ def test_a_copy_on_a_full_disk_stops_the_query_with_one_line(
     def full(path: Path) -> NoReturn:
         raise sqlite3.OperationalError("database or disk is full")
 
-    monkeypatch.setattr(copies, "_open", full)
+    monkeypatch.setattr(copies, "_copy_in", full)
     follower = StateFollower(tmp_path, tmp_path / "copies", lambda: {A: StateHead(60, 1 << 62)})
     follower.follow({A: 1}, ())
     with pytest.raises(LedgerError, match=r"t-0\.db cannot be used: database or disk is full"):

@@ -29,7 +29,6 @@ from kohort.spark.source.planning import Piece
 from kohort.spark.source.reading import read_pieces
 from kohort.spark.state.files import StateFolder
 from kohort.spark.state.heads import STATE
-from kohort.spark.state.judging import StateJudge
 from kohort.spark.state.pieces import StateWork, write_with_state
 from kohort.spark.state.showing import heads_of, shown
 from kohort.spark.state.stage import Loaded
@@ -76,7 +75,7 @@ class Values:
         return records.select(["offset", "value"])
 
 
-JUDGE = StateJudge(Loaded("Visits", Visits(), None), Values())
+JUDGED = (Values(), Loaded("Visits", Visits(), None))
 
 
 def land(source: Feed, directory: Path, begin: int, end: int) -> None:
@@ -127,28 +126,26 @@ def troubles(verdict: Verdict) -> str:
 @pytest.mark.slow
 def test_rows_and_state_are_computed_again(table: tuple[Feed, Path]) -> None:
     source, directory = table
-    whole = verify(directory, source.settings, None, JUDGE)
+    whole = verify(directory, source.settings, *JUDGED)
     assert whole.ok, whole
     totals = {name: whole.total(name) for name in ("records", "rows", "dead_letters", "undecided")}
     assert totals == {"records": 60, "rows": 24, "dead_letters": 12, "undecided": 0}
     without = verify(directory, source.settings)
     assert (without.ok, without.total("undecided")) == (True, 60)
     with pytest.raises(ConfigError, match="--state names Other, but the function Visits made"):
-        verify(
-            directory, source.settings, None, StateJudge(Loaded("Other", Visits(), None), Values())
-        )
+        verify(directory, source.settings, Values(), Loaded("Other", Visits(), None))
     [path, *_] = [directory / p for p in open_ledger(directory).files()]
     rows = pq.read_table(path, partitioning=None)
     changed = rows.set_column(
         rows.schema.get_field_index("visit"), "visit", pa.array([99] * rows.num_rows, pa.int64())
     )
     pq.write_table(changed, path)
-    verdict = verify(directory, source.settings, None, JUDGE)
+    verdict = verify(directory, source.settings, *JUDGED)
     assert (verdict.total("holes"), verdict.total("strangers")) == (rows.num_rows,) * 2
     assert "rows are missing: " in troubles(verdict)
     assert ", 99" in troubles(verdict)
     pq.write_table(pa.concat_tables([rows, rows]), path)
-    assert verify(directory, source.settings, None, JUDGE).total("duplicates") == rows.num_rows
+    assert verify(directory, source.settings, *JUDGED).total("duplicates") == rows.num_rows
 
 
 @pytest.mark.slow
@@ -162,11 +159,11 @@ def test_a_wrong_or_lost_state_is_found(table: tuple[Feed, Path]) -> None:
         # A commit that only moves the head of the state, as no pipeline does it.
         assert isinstance(ledger, DeltaLedger)
         ledger._log.commit(Change(numbers=head_numbers({partition: other}), note={}))
-    said = troubles(verify(directory, source.settings, None, JUDGE))
+    said = troubles(verify(directory, source.settings, *JUDGED))
     assert "the state differs from the computed one in " in said
     assert "anna" in said
     (folder.path / str(other)).unlink()
-    assert "is gone" in troubles(verify(directory, source.settings, None, JUDGE))
+    assert "is gone" in troubles(verify(directory, source.settings, *JUDGED))
 
 
 @pytest.mark.slow

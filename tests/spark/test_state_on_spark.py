@@ -13,7 +13,6 @@ from tests.spark.conftest import Feed
 from tests.tidy.blocks import block_with
 
 from kohort.model.errors import ConfigError
-from kohort.spark.state.judging import StateJudge
 from kohort.spark.state.stage import load_stage
 from kohort.spark.tables.missing_rows import SparkQueryRunner
 from kohort.spark.tables.verify import verify
@@ -93,8 +92,8 @@ def test_sessions_of_an_access_log_equal_a_plain_computation_across_restarts(
     ]
     assert expected
     assert sorted(rows) == sorted(expected)
-    judge = StateJudge(load_stage(f"{stages}:sessions"), SparkQueryRunner(spark))
-    verdict = verify(tmp_path / "table", source.settings, None, judge)
+    loaded = load_stage(f"{stages}:sessions")
+    verdict = verify(tmp_path / "table", source.settings, SparkQueryRunner(spark), loaded)
     assert verdict.ok, verdict
     counted = [verdict.total(name) for name in ("records", "rows", "undecided")]
     assert counted == [len(lines), len(rows), 0]

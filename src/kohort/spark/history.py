@@ -25,6 +25,7 @@ import pyarrow as pa
 from pyspark import StorageLevel
 from pyspark.errors.exceptions.base import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from kohort.explain.amounts import Amount, weakest
 from kohort.explain.explaining import Explained, Explainer
@@ -58,10 +59,8 @@ _GROUP: Final = (
     "longest_stop_s double, storms bigint, main_cause string, findings array<string>"
 )
 _RESULT: Final = (
-    f"{_GROUP}, all_rebalances array<struct<{_REBALANCE.replace(' ', ':').replace(',:', ',')}>>, "
-    f"all_owned array<struct<{_OWNED.replace(' ', ':').replace(',:', ',')}>>, "
-    f"all_storms array<struct<{_STORM.replace(' ', ':').replace(',:', ',')}>>, "
-    "remarks array<string>"
+    f"{_GROUP}, all_rebalances array<struct<{_REBALANCE}>>, all_owned array<struct<{_OWNED}>>, "
+    f"all_storms array<struct<{_STORM}>>, remarks array<string>"
 )
 GROUPS: Final = "groups"
 REBALANCES: Final = "rebalances"
@@ -120,7 +119,10 @@ def write_tables(
     names = [str(path) for path in files]
     numbers = spark.range(0, len(names), 1, len(names))
     told = numbers.mapInArrow(partial(_read, read, names), _FACTS)
-    explained = told.groupBy("told_group").applyInArrow(_explain, _RESULT)
+    schema = to_arrow_schema(spark.createDataFrame([], _RESULT).schema, timezone="UTC")
+    by_group = told.groupBy("told_group")
+    # Spark does not take a partial of a function with type hints.
+    explained = by_group.applyInArrow(lambda lists: _explain(schema, lists), _RESULT)
     explained = explained.persist(StorageLevel.DISK_ONLY)
     try:
         found = explained.where("group IS NOT NULL")
@@ -196,7 +198,7 @@ def _list(group: str | None, file: int, number: int, items: list[object]) -> pa.
     )
 
 
-def _explain(lists: pa.Table) -> pa.Table:
+def _explain(schema: pa.Schema, lists: pa.Table) -> pa.Table:
     """The result of one group: one row, or several if its name belongs to groups of two clusters.
 
     The lists of a file come in the order of their numbers, and their events in the order of times.
@@ -210,42 +212,18 @@ def _explain(lists: pa.Table) -> pa.Table:
         by_file.setdefault(file, []).append(data)
     if group is None:
         remarks = [text for each in by_file.values() for text in _unpacked(each)]
-        return pa.Table.from_pylist([{"remarks": remarks}], schema=_schema())
+        return pa.Table.from_pylist([{"remarks": remarks}], schema=schema)
     streams = [_unpacked(each) for each in by_file.values()]
     events = heapq.merge(*streams, key=lambda timed: timed[0])
     with without_collector():
         explained = Explainer(fewest_moves).feed_all(told for _, told in events).finish()
-    return pa.Table.from_pylist([_row(each) for each in explained], schema=_schema())
+    return pa.Table.from_pylist([_row(each) for each in explained], schema=schema)
 
 
 def _unpacked(lists: Iterable[bytes]) -> Iterator[Any]:
     """The events of lists that a task of this job made."""
     for data in lists:
         yield from pickle.loads(data)
-
-
-def _schema() -> pa.Schema:
-    time = pa.timestamp("us", tz="UTC")
-    kinds = {
-        "string": pa.string(), "int": pa.int32(), "bigint": pa.int64(), "double": pa.float64(),
-        "boolean": pa.bool_(), "timestamp": time, "array<string>": pa.list_(pa.string()),
-    }  # fmt: skip
-
-    def columns(declared: str) -> list[pa.Field]:
-        return [
-            pa.field(name, kinds[kind])
-            for name, kind in (column.split() for column in declared.split(", "))
-        ]
-
-    return pa.schema(
-        [
-            *columns(_GROUP),
-            ("all_rebalances", pa.list_(pa.struct(columns(_REBALANCE)))),
-            ("all_owned", pa.list_(pa.struct(columns(_OWNED)))),
-            ("all_storms", pa.list_(pa.struct(columns(_STORM)))),
-            ("remarks", pa.list_(pa.string())),
-        ]
-    )
 
 
 def _row(explained: Explained) -> dict[str, Any]:

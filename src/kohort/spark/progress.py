@@ -9,10 +9,10 @@ The source adds counts for people to its offset of each batch (``kohort.spark.so
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -127,14 +127,14 @@ def description_of(batch: int, checkpoint: Path) -> str:
     return f"batch {batch}: {', '.join(told)}"
 
 
+_COUNTS: Final[Mapping[str, Callable[[int], str]]] = {
+    "lag": "lag {:,}".format,
+    "generation": "generation {}".format,
+    "rebalances": "rebalances {}".format,
+    "held_ms": lambda held_ms: f"held {held_ms / 1000:.1f} s",
+}
+
+
 def _counts(document: Mapping[str, int]) -> list[str]:
-    told = []
-    if (lag := document.get("lag")) is not None:
-        told.append(f"lag {lag:,}")
-    if (generation := document.get("generation")) is not None:
-        told.append(f"generation {generation}")
-    if (rebalances := document.get("rebalances")) is not None:
-        told.append(f"rebalances {rebalances}")
-    if (held_ms := document.get("held_ms")) is not None:
-        told.append(f"held {held_ms / 1000:.1f} s")
-    return told
+    known = {name: count for name in _COUNTS if (count := document.get(name)) is not None}
+    return [_COUNTS[name](count) for name, count in known.items()]

@@ -35,6 +35,7 @@ RUNS: Final = "runs"
 _VERSION: Final = b"kohort_sweep"
 _MOST_OF_A_TASK: Final = 20
 _TASKS_OF_A_CORE: Final = 16
+_JOB: Final = ("scenario", "policy", "members", "partitions", "seed")
 _COSTS: Final = tuple(spec.name for spec in fields(Costs))
 _METRICS: Final = tuple(spec.name for spec in fields(Metrics))
 SCHEMA: Final = pa.schema(
@@ -128,15 +129,7 @@ def _results(directory: Path) -> Iterator[tuple[Job, Metrics]]:
         timeouts = Timeouts(
             session_ms=row["session_timeout_ms"], poll_ms=row["max_poll_interval_ms"]
         )
-        job = Job(
-            scenario=row["scenario"],
-            policy=row["policy"],
-            members=row["members"],
-            partitions=row["partitions"],
-            seed=row["seed"],
-            costs=costs,
-            timeouts=timeouts,
-        )
+        job = Job(**{name: row[name] for name in _JOB}, costs=costs, timeouts=timeouts)
         yield job, Metrics(**{name: row[f"result_{name}"] for name in _METRICS})
 
 
@@ -210,11 +203,7 @@ def _write(rows: list[dict[str, Any]], path: Path) -> None:
 
 def _row(job: Job, metrics: Metrics) -> dict[str, Any]:
     return {
-        "scenario": job.scenario,
-        "policy": job.policy,
-        "members": job.members,
-        "partitions": job.partitions,
-        "seed": job.seed,
+        **{name: getattr(job, name) for name in _JOB},
         "session_timeout_ms": job.timeouts.session_ms,
         "max_poll_interval_ms": job.timeouts.poll_ms,
         **{f"cost_{name}": getattr(job.costs, name) for name in _COSTS},

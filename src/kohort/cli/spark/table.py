@@ -157,9 +157,9 @@ def postgres(directory: Path, database: str) -> None:
     libpq takes it from PGPASSWORD, ~/.pgpass or a service file. For a table with such a ledger, the
     command changes the URL, after the database has moved.
     """
-    from kohort.spark.ledgers.postgres_note import wanting_psycopg  # noqa: PLC0415
+    from kohort.spark.tables.table import wanting  # noqa: PLC0415
 
-    with wanting_psycopg():
+    with wanting("a ledger in PostgreSQL needs", "psycopg", "postgres"):
         from kohort.spark.ledgers.postgres_ledger import use_database  # noqa: PLC0415
     schema = use_database(directory, database)
     note(f"the ledger of {directory} is in the schema {schema} of this database")
@@ -228,15 +228,14 @@ def verify(
     If the SQL filters, Spark runs the SQL again on every record without a row.
     """
     from kohort.client.config import parse_client_settings  # noqa: PLC0415
-    from kohort.spark.state.judging import StateJudge  # noqa: PLC0415
     from kohort.spark.state.stage import load_stage  # noqa: PLC0415
     from kohort.spark.tables.missing_rows import SparkQueryRunner  # noqa: PLC0415
     from kohort.spark.tables.verify import verify as compare  # noqa: PLC0415
 
     settings = parse_client_settings({**configured(bootstrap), "isolation.level": isolation_level})
     with SparkQueryRunner() as runner:
-        judge = None if state is None else StateJudge(load_stage(state), runner)
-        verdict = compare(directory, settings, runner, judge)
+        loaded = None if state is None else load_stage(state)
+        verdict = compare(directory, settings, runner, loaded)
     if as_json:
         print_json(_as_json(verdict))
     else:

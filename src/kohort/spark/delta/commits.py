@@ -51,7 +51,9 @@ def batch_change(
         note={
             "ranges": {str(p): [one.begin, one.end, one.epoch] for p, one in moved.items()},
             "query": query,
-            DEAD_LETTERS: [_noted_dead(directory, f) for f in written if f.dead_path],
+            DEAD_LETTERS: [
+                _noted_dead(directory, file.partition, file.dead) for file in written if file.dead
+            ],
         },
     )
 
@@ -108,17 +110,16 @@ def _noted_piece(
     return manifest_row(piece, None, query)
 
 
-def _noted_dead(directory: Path, file: WrittenFile) -> dict[str, Any]:
-    """The entry for the dead letters of one file in the note of a commit."""
-    assert file.dead_path is not None
-    status = (directory / file.dead_path).stat()
+def _noted_dead(directory: Path, partition: TopicPartition, file: DataFile) -> dict[str, Any]:
+    """The entry for a file of dead letters in the note of a commit."""
+    status = (directory / file.path).stat()
     return {
-        "path": file.dead_path.removeprefix(f"{layout.DEAD_LETTERS}/"),
+        "path": file.path.removeprefix(f"{layout.DEAD_LETTERS}/"),
         "size": status.st_size,
         "modified": status.st_mtime_ns // 1_000_000,
-        "rows": file.dead_letters,
-        "topic": file.partition.topic,
-        "partition": file.partition.partition,
+        "rows": file.rows,
+        "topic": partition.topic,
+        "partition": partition.partition,
     }
 
 
@@ -126,7 +127,7 @@ def _added(directory: Path, written: Iterable[WrittenFile]) -> list[DeltaFile]:
     """The files of all pieces; a file with rows of several pieces is there once."""
     parts: dict[str, list[tuple[TopicPartition, DataFile]]] = {}
     for file in written:
-        for part in file.data_files:
+        for part in file.files:
             parts.setdefault(part.path, []).append((file.partition, part))
     return [_as_delta(directory, some) for some in parts.values()]
 
@@ -177,29 +178,20 @@ def _state_of(partition: TopicPartition) -> tuple[str, str]:
     return f"kohort/{partition}/state-offset", f"kohort/{partition}/state-token"
 
 
-def epoch_of(partition: TopicPartition) -> str:
-    """The name of a partition's fence number."""
-    return f"kohort/{partition}/epoch"
+def _numbered(what: str) -> Callable[[TopicPartition], str]:
+    return lambda partition: f"kohort/{partition}/{what}"
 
 
-def position_of(partition: TopicPartition) -> str:
-    """The name of a partition's position."""
-    return f"kohort/{partition}/position"
-
-
-def begin_of(partition: TopicPartition) -> str:
-    """The name of the first offset of a partition in the table."""
-    return f"kohort/{partition}/begin"
-
-
-def generation_of(partition: TopicPartition) -> str:
-    """The name of the generation of a partition's last owner."""
-    return f"kohort/{partition}/generation"
-
-
-def leader_of(partition: TopicPartition) -> str:
-    """The name of the latest leader epoch of the records before a partition's position."""
-    return f"kohort/{partition}/leader"
+# The names of a partition's numbers.
+epoch_of: Final = _numbered("epoch")
+"""The fence number."""
+position_of: Final = _numbered("position")
+begin_of: Final = _numbered("begin")
+"""The first offset in the table."""
+generation_of: Final = _numbered("generation")
+"""The generation of the last owner."""
+leader_of: Final = _numbered("leader")
+"""The latest leader epoch of the records before the position."""
 
 
 def count_of(topic: str) -> str:

@@ -32,7 +32,7 @@ from kohort.spark.delta.commits import (
     rewind_change,
 )
 from kohort.spark.delta.dead_letters import DeltaDeadLetters
-from kohort.spark.delta.notes import TOPIC, DeltaNotes
+from kohort.spark.delta.notes import DeltaNotes
 from kohort.spark.delta.positions import (
     acquisition,
     first_positions,
@@ -41,11 +41,16 @@ from kohort.spark.delta.positions import (
 )
 from kohort.spark.delta.rewind import without_partitions, without_rows
 from kohort.spark.delta.tidying import DeltaTidying
-from kohort.spark.ledgers.committing import check_written, manifest_row
+from kohort.spark.ledgers.committing import (
+    INTENT_KEPT_FENCES,
+    TOPIC,
+    check_written,
+    is_fenced,
+    manifest_row,
+)
 from kohort.spark.ledgers.ledger import (
     Acquired,
     Committed,
-    LedgerConflict,
     ManifestRow,
     Positions,
     WrittenFile,
@@ -59,8 +64,6 @@ from kohort.spark.state.heads import StateHead
 from kohort.spark.tables.partition_columns import NewTable
 from kohort.spark.tables.piece_files import remove_written
 
-_INTENT_KEPT_FENCES: Final = 100
-"""An intent that this many later owners fenced belongs to an application that is gone."""
 _NOTES: Final = 200
 """How many commits are searched for the names of owners."""
 
@@ -160,7 +163,7 @@ class DeltaLedger(DeltaNotes):
             pieces = intents.get(application)
             match_files(pieces, files)
             planned = ranges_of(pieces)
-            if any(file.dead_path for file in files):
+            if any(file.dead for file in files):
                 self._dead.expect()
             tried = False
             kept: list[WrittenFile] = []
@@ -169,7 +172,7 @@ class DeltaLedger(DeltaNotes):
                 nonlocal tried, kept
                 if tried and self._landed(planned, kept):
                     there = self._log.files()
-                    landed = [f for f in kept if all(p.path in there for p in f.data_files)]
+                    landed = [f for f in kept if all(p.path in there for p in f.files)]
                     gone = {f.partition for f in files} - {f.partition for f in landed}
                     return frozenset(gone)
                 fenced = frozenset(p for p, r in planned.items() if not self._may_move(p, r))
@@ -301,7 +304,7 @@ class DeltaLedger(DeltaNotes):
     def _is_long_gone(self, piece: Piece) -> bool:
         # By fences and not by time: the clock of one application may be days ahead.
         epoch = self._log.number(epoch_of(piece.partition)) or 0
-        return piece.epoch < epoch - _INTENT_KEPT_FENCES
+        return piece.epoch < epoch - INTENT_KEPT_FENCES
 
     def _under_way(self, intents: IntentFiles) -> frozenset[TopicPartition]:
         # The file of an intent stays for a moment after the commit of its batch.
@@ -316,26 +319,18 @@ class DeltaLedger(DeltaNotes):
 
     def _may_move(self, partition: TopicPartition, planned: OwnedRange) -> bool:
         """Compare one position with its range; False if a newer owner has fenced the partition."""
-        epoch, position = (
-            self._log.number(epoch_of(partition)),
-            self._log.number(position_of(partition)),
-        )
+        epoch = self._log.number(epoch_of(partition))
+        position = self._log.number(position_of(partition))
         if epoch == planned.epoch and position == planned.begin:
             return True
-        if epoch is not None and epoch > planned.epoch:
-            return False
-        raise LedgerConflict(
-            f"group {self.group_id}, {partition}: expected position {planned.begin} under epoch "
-            f"{planned.epoch} before moving it to {planned.end}, found position {position} under "
-            f"epoch {epoch} and no newer owner; nothing of this batch was committed"
-        )
+        return not is_fenced(f"group {self.group_id}, {partition}", planned, position, epoch)
 
     def _landed(
         self, planned: Mapping[TopicPartition, OwnedRange], files: Sequence[WrittenFile]
     ) -> bool:
         """Whether an earlier attempt was committed although Delta reported a conflict."""
         there = self._log.files()
-        return any(part.path in there for file in files for part in file.data_files) or any(
+        return any(part.path in there for file in files for part in file.files) or any(
             self._log.number(epoch_of(partition)) == one.epoch
             and self._log.number(position_of(partition)) == one.end
             for partition, one in planned.items()

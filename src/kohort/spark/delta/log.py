@@ -30,7 +30,7 @@ from deltalake import (
     Schema,
     Transaction,
 )
-from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
 from kohort.spark.delta import refusals
@@ -145,7 +145,7 @@ class DeltaLog:
         self._synced = -1
         try:
             self._table = DeltaTable(str(directory))
-        except (DeltaError, OSError, TableNotFoundError) as error:
+        except (DeltaError, OSError) as error:
             raise LedgerError(refusals.unreadable(self.directory, error)) from error
         refusals.check(self.directory, self._table)
         self._numbers = self.log_files.numbers(self.version)
@@ -273,27 +273,24 @@ class DeltaLog:
             for f in change.replaced
         ]
         numbers = [Transaction(name, number) for name, number in sorted(change.numbers.items())]
-        try:
-            self._table.create_write_transaction(
+        properties = CommitProperties(
+            custom_metadata={NOTE: json.dumps(change.note, sort_keys=True)},
+            app_transactions=numbers,
+        )
+        self._append(
+            lambda: self._table.create_write_transaction(
                 actions,
                 "append",
                 self._table.schema(),
                 names,
-                commit_properties=CommitProperties(
-                    custom_metadata={NOTE: json.dumps(change.note, sort_keys=True)},
-                    app_transactions=numbers,
-                ),
+                commit_properties=properties,
                 post_commithook_properties=_NO_HOOKS,
             )
-        except CommitFailedError as error:
-            raise DeltaConflict(str(error)) from error
-        except (DeltaError, OSError) as error:
-            raise LedgerError(refusals.unwritable(self.directory, error)) from error
-        self._settle()
+        )
 
     def set_properties(self, properties: Mapping[str, str]) -> None:
         """Set properties of the table; raises as ``commit``."""
-        self._alter(
+        self._append(
             lambda: self._table.alter.set_table_properties(
                 dict(properties),
                 raise_if_not_exists=False,
@@ -313,7 +310,7 @@ class DeltaLog:
         """
         fields = missing_fields({each.name for each in self._table.schema().fields}, schema)
         if fields:
-            self._alter(
+            self._append(
                 lambda: self._table.alter.add_columns(fields, post_commithook_properties=_NO_HOOKS)
             )
 
@@ -333,9 +330,10 @@ class DeltaLog:
         except (DeltaError, OSError) as error:
             LOG.warning("no checkpoint of %s was made: %s", self.directory, error)
 
-    def _alter(self, change: Callable[[], None]) -> None:
+    def _append(self, commit: Callable[[], None]) -> None:
+        """Let ``deltalake`` write a commit, and sync it."""
         try:
-            change()
+            commit()
         except CommitFailedError as error:
             raise DeltaConflict(str(error)) from error
         except (DeltaError, OSError) as error:

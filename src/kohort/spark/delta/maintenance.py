@@ -12,11 +12,10 @@ from __future__ import annotations
 import itertools
 import json
 import time
-import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -28,8 +27,10 @@ from kohort.spark.delta.refusals import VERSION
 from kohort.spark.ledgers.ledger import LedgerError
 from kohort.spark.source.intent_files import IntentFiles
 from kohort.spark.tables.layout import COMPACTED, DEAD_LETTERS, DELTA_LOG, is_delta, remove_file
-from kohort.spark.tables.parquet_output import ParquetOutput
+from kohort.spark.tables.parquet_output import write_batches
 from kohort.spark.tables.partition_columns import Values, folders_of
+
+T = TypeVar("T")
 
 TARGET_BYTES: Final = 100 << 20
 KEEP_S: Final = 600.0
@@ -144,16 +145,8 @@ def _logs(directory: Path) -> list[DeltaLog]:
 
 def _commits(log: DeltaLog, target_bytes: int) -> Iterator[list[list[DeltaFile]]]:
     """Lists of bins for one commit each: many small bins, or one of the target's size."""
-    together: list[list[DeltaFile]] = []
-    size = 0
-    for small in _bins(log.added_files(), target_bytes):
-        together.append(small)
-        size += sum(file.size for file in small)
-        if size >= target_bytes:
-            yield together
-            together, size = [], 0
-    if together:
-        yield together
+    bins = _bins(log.added_files(), target_bytes)
+    return _grouped(bins, lambda small: sum(file.size for file in small), target_bytes)
 
 
 def _bins(files: Sequence[DeltaFile], target_bytes: int) -> Iterator[list[DeltaFile]]:
@@ -167,16 +160,26 @@ def _bins(files: Sequence[DeltaFile], target_bytes: int) -> Iterator[list[DeltaF
             small.setdefault(file.values, []).append(file)
     for alike in small.values():
         alike.sort(key=lambda file: (*_least(file.stats), file.path))
-        size = 0
-        together: list[DeltaFile] = []
-        for file in alike:
-            together.append(file)
-            size += file.size
-            if size >= target_bytes:
+        for together in _grouped(alike, lambda file: file.size, target_bytes):
+            # A single file at the end stays as it is.
+            if len(together) > 1:
                 yield together
-                together, size = [], 0
-        if len(together) > 1:
+
+
+def _grouped(
+    items: Iterable[T], size_of: Callable[[T], int], target_bytes: int
+) -> Iterator[list[T]]:
+    """Lists of items, in their order, of at least this size; the last one may be smaller."""
+    together: list[T] = []
+    size = 0
+    for item in items:
+        together.append(item)
+        size += size_of(item)
+        if size >= target_bytes:
             yield together
+            together, size = [], 0
+    if together:
+        yield together
 
 
 def _least(stats: Mapping[str, Any]) -> tuple[str, int, int]:
@@ -225,37 +228,36 @@ def _remove(log: DeltaLog, files: Sequence[DeltaFile]) -> None:
 def _written(log: DeltaLog, small: Sequence[DeltaFile], stopped: Callable[[], bool]) -> DeltaFile:
     """A new file with the rows of some files, which have the same partition values."""
     names, values = log.partition_by, small[0].values
-    output = ParquetOutput(
-        log.directory,
-        COMPACTED + folders_of(names, values),
-        f"{uuid.uuid4().hex}.parquet",
-        log.schema,
-        checksums=True,
-        repeated=tuple(names),
-    )
     try:
-        for file in small:
-            for batch in _batches(log, file):
-                if stopped():
-                    raise Interrupted
-                output.add(_fitted(batch, log.schema))
-        path = output.finish()
+        output = write_batches(
+            log.directory,
+            COMPACTED + folders_of(names, values),
+            log.schema,
+            _fitted_rows(log, small, stopped),
+            repeated=names,
+        )
     except (OSError, pa.ArrowException) as error:
         raise LedgerError(f"{log.directory} was not compacted: {error}") from error
-    finally:
-        output.abandon()
     expected = sum(int(file.stats.get("numRecords", 0)) for file in small)
-    if path is None or output.rows != expected:
+    if not output.rows or output.rows != expected:
         raise LedgerError(
             f"{log.directory} was not compacted: the log has {expected} rows in {len(small)} "
             f"files, they have {output.rows}; `kohort table verify` names the damaged files"
         )
-    return DeltaFile.at(log.directory, path, _joined([file.stats for file in small]), values)
+    return DeltaFile.at(log.directory, output.path, _joined([file.stats for file in small]), values)
 
 
-def _batches(log: DeltaLog, file: DeltaFile) -> Iterator[pa.RecordBatch]:
-    with pq.ParquetFile(log.directory / file.path, page_checksum_verification=True) as source:
-        yield from source.iter_batches(_ROWS)
+def _fitted_rows(
+    log: DeltaLog, small: Iterable[DeltaFile], stopped: Callable[[], bool]
+) -> Iterator[pa.RecordBatch]:
+    schema = log.schema
+    for file in small:
+        path = log.directory / file.path
+        with pq.ParquetFile(path, page_checksum_verification=True) as source:
+            for batch in source.iter_batches(_ROWS):
+                if stopped():
+                    raise Interrupted
+                yield _fitted(batch, schema)
 
 
 def _fitted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

@@ -20,7 +20,7 @@ from kohort.spark.delta import log as delta_log
 from kohort.spark.delta.commits import leader_of
 from kohort.spark.delta.log import Change, DeltaConflict, DeltaLog
 from kohort.spark.delta.refusals import FORMAT, VERSION
-from kohort.spark.ledgers.committing import QueryNotes
+from kohort.spark.ledgers.committing import TOPIC, Notes, check_group
 from kohort.spark.ledgers.ledger import LedgerError, NotedTopic
 from kohort.spark.tables.layout import is_delta
 from kohort.spark.tables.partition_columns import PARTITION_BY, NewTable
@@ -30,7 +30,6 @@ T = TypeVar("T")
 
 _PREFIX: Final = "kohort."
 _EXPIRY: Final = "delta.setTransactionRetentionDuration"
-TOPIC: Final = "topic/"
 _PATIENCE_S: Final = 60.0
 _RETENTION: Final = {
     "delta.logRetentionDuration": "interval 7 days",
@@ -40,7 +39,7 @@ _RETENTION: Final = {
 Checkpoints list the replaced files of the last day, so that ``vacuum`` finds them."""
 
 
-class DeltaNotes(QueryNotes):
+class DeltaNotes(Notes):
     """The part of a ledger that opens a Delta table, and keeps notes in its properties.
 
     Args:
@@ -68,12 +67,7 @@ class DeltaNotes(QueryNotes):
                 f"the Delta table in {directory} was not made by kohort, so it has no positions; "
                 "name another output directory"
             )
-        if group_id not in (None, self.group_id):
-            raise ConfigError(
-                f"group {self.group_id} writes the table in {directory}, but this application is "
-                f"in group {group_id}: two groups would each write every record; give --group "
-                f"{self.group_id}, or another output directory"
-            )
+        check_group(directory, self.group_id, group_id)
         if _EXPIRY in properties:
             raise ConfigError(
                 f"the Delta table in {directory} has the property {_EXPIRY}: the positions of the "
@@ -93,7 +87,7 @@ class DeltaNotes(QueryNotes):
 
     def described(self, name: str) -> str | None:
         """See ``Ledger.described``."""
-        return self._properties().get(_PREFIX + name)
+        return self._described_below("").get(name)
 
     def note_topic(self, name: str, found: NotedTopic) -> NotedTopic:
         """See ``SourceLedger.note_topic``."""
@@ -134,13 +128,6 @@ class DeltaNotes(QueryNotes):
         epoch = self._log.number(leader_of(partition))
         return -1 if epoch is None else epoch
 
-    def noted_topics(self) -> dict[str, NotedTopic]:
-        """See ``Ledger.noted_topics``."""
-        return {
-            name: NotedTopic(**json.loads(text))
-            for name, text in self._described_below(TOPIC).items()
-        }
-
     # --- within the lock
 
     def _retry(self, decide: Callable[[], T]) -> T:
@@ -161,11 +148,6 @@ class DeltaNotes(QueryNotes):
     def _set_property(self, name: str, value: str) -> None:
         if self._log.properties.get(_PREFIX + name) != value:
             self._log.set_properties({_PREFIX + name: value})
-
-    def _properties(self) -> dict[str, str]:
-        with self._lock:
-            self._log.refresh()
-            return self._log.properties
 
     def _described_below(self, prefix: str) -> dict[str, str]:
         with self._lock:

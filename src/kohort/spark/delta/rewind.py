@@ -7,7 +7,6 @@ positions, Spark.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,7 +19,7 @@ from kohort.model.ids import TopicPartition
 from kohort.spark.delta.log import DeltaFile, DeltaLog
 from kohort.spark.ledgers.ledger import DataFile, LedgerError, WrittenFile
 from kohort.spark.tables.layout import COMPACTED, PLACE
-from kohort.spark.tables.parquet_output import ParquetOutput
+from kohort.spark.tables.parquet_output import ParquetOutput, write_batches
 from kohort.spark.tables.partition_columns import folders_of
 
 
@@ -98,9 +97,9 @@ def without_partitions(
     if not leaving:
         return kept
     cuts = dict.fromkeys(leaving, 0)
-    gone = {p.path for f in files if f.partition in leaving for p in f.data_files}
+    gone = {p.path for f in files if f.partition in leaving for p in f.files}
     again: dict[str, ParquetOutput] = {}
-    for path in sorted(gone & {part.path for file in kept for part in file.data_files}):
+    for path in sorted(gone & {part.path for file in kept for part in file.files}):
         try:
             again[path] = _rewritten(directory, path, str(Path(path).parent), cuts)
         except (OSError, pa.ArrowException) as error:
@@ -116,26 +115,16 @@ def without_partitions(
         new = again.get(part.path)
         return part if new is None else replace(part, path=new.path, seal=new.seal)
 
-    return [replace(file, parts=tuple(map(moved, file.parts))) for file in kept]
+    return [replace(file, files=tuple(map(moved, file.files))) for file in kept]
 
 
 def _rewritten(
     directory: Path, path: str, folder: str, cuts: Mapping[TopicPartition, int]
 ) -> ParquetOutput:
     """A new, finished file with the rows of a file that stay; there is at least one."""
-    output: ParquetOutput | None = None
-    try:
-        with pq.ParquetFile(directory / path, page_checksum_verification=True) as source:
-            output = ParquetOutput(
-                directory, folder, f"{uuid.uuid4().hex}.parquet", source.schema_arrow, True
-            )
-            for batch in source.iter_batches():
-                output.add(batch.filter(_keep(batch, cuts)))
-        output.finish()
-    finally:
-        if output is not None:
-            output.abandon()
-    return output
+    with pq.ParquetFile(directory / path, page_checksum_verification=True) as source:
+        staying = (batch.filter(_keep(batch, cuts)) for batch in source.iter_batches())
+        return write_batches(directory, folder, source.schema_arrow, staying)
 
 
 def _replacing(

@@ -146,39 +146,30 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenFile:
-    """The result of writing one piece; paths are below the table's directory.
+    """The result of writing one piece.
 
-    ``parts`` are the files with its rows if the table has partition columns, or if the piece shares
-    a file; then there is no ``path``. ``state`` is the step of the partition's state; None if the
-    state stays as it is.
+    Attributes:
+        files: with its rows; several if the table has partition columns.
+        dead: the file with its malformed records; None if there are none.
+        state: the step of the partition's state; None if the state stays as it is.
     """
 
     partition: TopicPartition
     first_offset: int
     last_offset: int
-    path: str | None
-    rows: int
-    dead_path: str | None
-    dead_letters: int
-    seal: Seal | None = None
-    dead_seal: Seal | None = None
+    files: tuple[DataFile, ...] = ()
+    dead: DataFile | None = None
     state: StateStep | None = None
-    parts: tuple[DataFile, ...] = ()
 
     @property
-    def data_files(self) -> tuple[DataFile, ...]:
-        """The files with the rows."""
-        if self.path is None:
-            return self.parts
-        # Otherwise the first or the last offset may be in the other file.
-        offsets = None if self.dead_letters else (self.first_offset, self.last_offset)
-        return (DataFile(path=self.path, rows=self.rows, seal=self.seal, offsets=offsets),)
+    def rows(self) -> int:
+        """The number of its rows."""
+        return sum(file.rows for file in self.files)
 
     @property
-    def sealed(self) -> list[tuple[str, Seal | None]]:
-        """All files of the piece with their seals."""
-        found = [(file.path, file.seal) for file in self.data_files]
-        return found if self.dead_path is None else [*found, (self.dead_path, self.dead_seal)]
+    def all_files(self) -> tuple[DataFile, ...]:
+        """The files with its rows and with its malformed records."""
+        return self.files if self.dead is None else (*self.files, self.dead)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -431,7 +422,7 @@ def match_files(
         if owner in found:
             raise LedgerConflict(
                 f"two files hold offsets of {owner.partition} from {owner.begin} to {owner.end}: "
-                f"{found[owner].path} and {file.path}"
+                f"{_paths_of(found[owner])} and {_paths_of(file)}"
             )
         found[owner] = file
     return [(piece, found.get(piece)) for piece in pieces]
@@ -457,6 +448,10 @@ def ranges_of(pieces: Iterable[Piece]) -> dict[TopicPartition, OwnedRange]:
             epoch=piece.epoch,
         )
     return ranges
+
+
+def _paths_of(file: WrittenFile) -> str:
+    return ", ".join(each.path for each in file.all_files)
 
 
 def _holds(piece: Piece, file: WrittenFile) -> bool:

@@ -10,13 +10,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from kohort.model.errors import ConfigError
+from kohort.spark.ledgers.committing import cannot_write
 from kohort.spark.ledgers.ledger import LedgerError
 from kohort.spark.tables.durable import make_folder, write_whole
 
@@ -64,20 +62,5 @@ def note_database(directory: Path, note: DatabaseNote) -> DatabaseNote:
     except FileExistsError:
         return note_database(directory, note)
     except OSError as error:
-        raise ConfigError(
-            f"cannot write to the output directory {directory}: {error.strerror}; name a directory "
-            "that this user may make or write, on a disk with free space"
-        ) from error
+        raise cannot_write(directory, error) from error
     return note
-
-
-@contextmanager
-def wanting_psycopg() -> Iterator[None]:
-    """For the body of a ``with`` statement that imports psycopg; ConfigError without it."""
-    try:
-        yield
-    except ImportError as error:
-        raise ConfigError(
-            f"a ledger in PostgreSQL needs the package {error.name or 'psycopg'}: run "
-            "pip install 'kohort[postgres]'"
-        ) from error

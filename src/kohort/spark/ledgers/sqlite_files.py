@@ -25,9 +25,9 @@ _FORBIDDEN: Final = frozenset(
 _DAMAGED: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 
 
-def _code(error: sqlite3.Error) -> int | None:
-    """SQLite's error code; None for an error that Python's module raised itself."""
-    return getattr(error, "sqlite_errorcode", None)
+def _code(error: sqlite3.Error) -> int:
+    """SQLite's error code; -1 for an error that Python's module raised itself."""
+    return getattr(error, "sqlite_errorcode", -1)
 
 
 def explained(path: Path, error: sqlite3.Error) -> str:
@@ -42,7 +42,7 @@ def explained(path: Path, error: sqlite3.Error) -> str:
             f"{path} is locked: another process has held it for {_BUSY_TIMEOUT_S:.0f} s; "
             "end the process that reads or copies it, and start again"
         )
-    primary = None if code is None else code & 0xFF
+    primary = code & 0xFF
     if primary in _FULL:
         return (
             f"{path} cannot be written: {error}; nothing of this batch was committed; free space "
@@ -96,19 +96,17 @@ def connect(path: Path) -> sqlite3.Connection:
     Raises:
         LedgerError: the file cannot be opened, or another process holds it.
     """
-    try:
+    with explaining(path):
         connection = sqlite3.connect(
             path, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
         )
-    except sqlite3.Error as error:
-        raise LedgerError(explained(path, error)) from error
-    try:
-        _log_ahead(connection)
-        connection.execute("PRAGMA synchronous = FULL")
-    except sqlite3.DatabaseError as error:
-        connection.close()
-        raise LedgerError(explained(path, error)) from error
-    return connection
+        try:
+            _log_ahead(connection)
+            connection.execute("PRAGMA synchronous = FULL")
+        except sqlite3.DatabaseError:
+            connection.close()
+            raise
+        return connection
 
 
 def _log_ahead(connection: sqlite3.Connection) -> None:
@@ -145,10 +143,8 @@ def connect_for_reading(path: Path) -> sqlite3.Connection:
             "of the table and read the copy"
         )
     mode = "mode=ro" if writable else "mode=ro&immutable=1"
-    try:
+    with explaining(path):
         return sqlite3.connect(
             f"{path.resolve().as_uri()}?{mode}", timeout=_BUSY_TIMEOUT_S, isolation_level=None,
             check_same_thread=False, uri=True,
         )  # fmt: skip
-    except sqlite3.Error as error:
-        raise LedgerError(explained(path, error)) from error

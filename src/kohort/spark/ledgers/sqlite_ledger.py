@@ -10,6 +10,8 @@ between the read of a position and its move. A commit is on disk before ``commit
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import os
 import sqlite3
 import threading
@@ -22,13 +24,23 @@ from typing import Final
 from kohort.host.identity import this_host
 from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
-from kohort.spark.ledgers.committing import check_written, manifest_row, new_heads
+from kohort.spark.ledgers.committing import (
+    INTENT_KEPT_FENCES,
+    TOPIC,
+    Notes,
+    cannot_write,
+    check_group,
+    check_written,
+    is_fenced,
+    manifest_row,
+    new_heads,
+)
 from kohort.spark.ledgers.ledger import (
     Acquired,
     Committed,
-    LedgerConflict,
     LedgerPosition,
     ManifestRow,
+    NotedTopic,
     Positions,
     WrittenFile,
     match_files,
@@ -41,14 +53,12 @@ from kohort.spark.ledgers.sqlite_files import (
     connect_for_reading,
     explaining,
 )
-from kohort.spark.ledgers.sqlite_notes import SqliteNotes
 from kohort.spark.ledgers.sqlite_tables import (
     FIRST_TABLES,
     SCHEMA,
     SCHEMA_VERSION,
     add_parts,
     as_columns,
-    begins,
     check_header,
     check_tables,
     intended,
@@ -63,11 +73,9 @@ from kohort.spark.source.planning import Piece
 from kohort.spark.state.heads import StateHead
 from kohort.spark.tables.durable import make_folder
 from kohort.spark.tables.layout import has_data, lost_ledger
+from kohort.spark.tables.partition_columns import PARTITION_BY, NewTable
 
 LEDGER_PATH = Path("_kohort") / "ledger.db"
-
-_INTENT_KEPT_FENCES = 100
-"""An intent that this many later owners fenced belongs to an application that is gone."""
 
 
 def path_of(directory: Path) -> Path:
@@ -81,7 +89,7 @@ def path_of(directory: Path) -> Path:
     return path
 
 
-class SqliteLedger(SqliteNotes):
+class SqliteLedger(Notes):
     """The ledger of the table in ``directory``, written by ``group_id``; made if it is missing.
 
     Raises:
@@ -108,10 +116,7 @@ class SqliteLedger(SqliteNotes):
             make_folder(path.parent)
             self._host.claim()
         except OSError as error:
-            raise ConfigError(
-                f"cannot write to the output directory {directory}: {error.strerror}; "
-                "name a directory that this user may make or write, on a disk with free space"
-            ) from error
+            raise cannot_write(directory, error) from error
         connection = connect(path)
         self._opened = path.stat()
         self._begin(path, connection, group_id)
@@ -140,12 +145,7 @@ class SqliteLedger(SqliteNotes):
             known = self._known()
             if group_id is None:
                 self._imagine_newer_tables()
-            if group_id not in (None, known["group"]):
-                raise ConfigError(
-                    f"group {known['group']} writes the table in {path.parent.parent}, but this "
-                    f"application is in group {group_id}: two groups would each write every "
-                    f"record; give --group {known['group']}, or another output directory"
-                )
+            check_group(path.parent.parent, known["group"], group_id)
         except BaseException:
             connection.close()
             raise
@@ -213,7 +213,7 @@ class SqliteLedger(SqliteNotes):
                 """DELETE FROM intent WHERE application = ? OR epoch < (
                      SELECT epoch - ? FROM position WHERE group_id = ?
                      AND topic = intent.topic AND partition = intent.partition)""",
-                (application, _INTENT_KEPT_FENCES, self._group_id),
+                (application, INTENT_KEPT_FENCES, self._group_id),
             )
             connection.executemany(
                 "INSERT INTO intent VALUES (?, ?, ?, ?, ?, ?, ?)",
@@ -313,6 +313,77 @@ class SqliteLedger(SqliteNotes):
         with self._lock:
             self._connection.close()
 
+    def describe(self, name: str, value: str) -> None:
+        """See ``Ledger.describe``."""
+        with self._transaction() as connection:
+            connection.execute(
+                "INSERT INTO meta VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = ?",
+                (name, value, value),
+            )
+
+    def begin_table(self, new: NewTable) -> None:
+        """Note the columns of the table, unless columns are noted already."""
+        notes = {"schema": new.schema, PARTITION_BY: json.dumps(new.partition_by)}
+        with self._transaction() as connection:
+            if connection.execute("SELECT 1 FROM meta WHERE name = 'schema'").fetchone() is None:
+                connection.executemany("INSERT INTO meta VALUES (?, ?)", [*notes.items()])
+
+    def described(self, name: str) -> str | None:
+        """See ``Ledger.described``."""
+        with self._reading() as connection:
+            row = connection.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
+        return None if row is None else str(row[0])
+
+    def note_topic(self, name: str, found: NotedTopic) -> NotedTopic:
+        """See ``SourceLedger.note_topic``.
+
+        An older kohort noted no topics. Then the partitions with a position are the first ones.
+        """
+        with self._transaction() as connection:
+            row = connection.execute(
+                "SELECT value FROM meta WHERE name = ?", (TOPIC + name,)
+            ).fetchone()
+            if row is not None:
+                return NotedTopic(**json.loads(row[0]))
+            known = connection.execute(
+                "SELECT max(partition) + 1 FROM position WHERE group_id = ? AND topic = ?",
+                (self._group_id, name),
+            ).fetchone()[0]
+            noted = dataclasses.replace(found, partitions=known or found.partitions)
+            connection.execute(
+                "INSERT INTO meta VALUES (?, ?)",
+                (TOPIC + name, json.dumps(dataclasses.asdict(noted))),
+            )
+        return noted
+
+    def note_leaders(self, epochs: Mapping[TopicPartition, int]) -> None:
+        """See ``SourceLedger.note_leaders``."""
+        with self._transaction() as connection:
+            connection.executemany(
+                """INSERT INTO leader VALUES (?, ?, ?, ?)
+                   ON CONFLICT (group_id, topic, partition) DO UPDATE SET
+                     leader_epoch = excluded.leader_epoch
+                     WHERE excluded.leader_epoch > leader.leader_epoch""",
+                [(self._group_id, *p, epoch) for p, epoch in epochs.items()],
+            )
+
+    def noted_leaders(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """See ``SourceLedger.noted_leaders``."""
+        with self._reading() as connection:
+            rows = connection.execute(
+                "SELECT topic, partition, leader_epoch FROM leader WHERE group_id = ?",
+                (self._group_id,),
+            ).fetchall()
+        known = {TopicPartition(row[0], row[1]): row[2] for row in rows}
+        return {partition: known[partition] for partition in partitions if partition in known}
+
+    def _described_below(self, prefix: str) -> dict[str, str]:
+        with self._reading() as connection:
+            rows = connection.execute(
+                "SELECT name, value FROM meta WHERE substr(name, 1, ?) = ?", (len(prefix), prefix)
+            ).fetchall()
+        return {name.removeprefix(prefix): text for name, text in rows}
+
     def _move(
         self, connection: sqlite3.Connection, partition: TopicPartition, planned: OwnedRange
     ) -> bool:
@@ -325,18 +396,11 @@ class SqliteLedger(SqliteNotes):
         if moved.rowcount == 1:
             return True
         row = connection.execute(
-            """SELECT next_offset, epoch, generation, member FROM position
+            """SELECT next_offset, epoch FROM position
                WHERE group_id = ? AND topic = ? AND partition = ?""",
             (self._group_id, *partition),
         ).fetchone()
-        if row is not None and row[1] > planned.epoch:
-            return False
-        found = "nothing" if row is None else f"position {row[0]} under epoch {row[1]}"
-        raise LedgerConflict(
-            f"group {self._group_id}, {partition}: expected position {planned.begin} under epoch "
-            f"{planned.epoch} before moving it to {planned.end}, found {found} and no newer owner; "
-            "nothing of this batch was committed"
-        )
+        return not is_fenced(f"group {self._group_id}, {partition}", planned, *row or (None, None))
 
     def _prepare(self, group_id: str) -> None:
         with self._transaction() as connection:
@@ -391,7 +455,12 @@ class SqliteLedger(SqliteNotes):
     def begins(self) -> dict[TopicPartition, int]:
         """See ``Ledger.begins``."""
         with self._reading() as connection:
-            return begins(connection, self._group_id)
+            rows = connection.execute(
+                """SELECT topic, partition, min(begin_offset) FROM manifest
+                   WHERE group_id = ? GROUP BY topic, partition""",
+                (self._group_id,),
+            ).fetchall()
+        return {TopicPartition(topic, number): begin for topic, number, begin in rows}
 
     def under_way(self) -> frozenset[TopicPartition]:
         """See ``Ledger.under_way``."""

@@ -167,13 +167,3 @@ def seal_from(size: int | None, crc: int | None) -> Seal | None:
 def as_columns(seal: Seal | None) -> tuple[int | None, int | None]:
     """The two columns of a seal."""
     return (seal.size, seal.crc) if seal else (None, None)
-
-
-def begins(connection: sqlite3.Connection, group_id: str) -> dict[TopicPartition, int]:
-    """The first committed offset of each partition."""
-    rows = connection.execute(
-        """SELECT topic, partition, min(begin_offset) FROM manifest
-           WHERE group_id = ? GROUP BY topic, partition""",
-        (group_id,),
-    ).fetchall()
-    return {TopicPartition(topic, number): begin for topic, number, begin in rows}

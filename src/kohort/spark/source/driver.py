@@ -25,7 +25,7 @@ from kohort.model.ids import TopicPartition
 from kohort.spark.draining import DrainFile
 from kohort.spark.ledgers.ledger import SourceLedger
 from kohort.spark.pacing import Pacing
-from kohort.spark.source.driver_parts import Copies, Group
+from kohort.spark.source.driver_parts import Group
 from kohort.spark.source.offsets import SourceOffset, parse, render
 from kohort.spark.source.options import SourceOptions
 from kohort.spark.source.planning import (
@@ -40,11 +40,13 @@ from kohort.spark.source.planning import (
     replay_filter,
 )
 from kohort.spark.source.record_sizes import RecordSizes
-from kohort.spark.source.topic_checks import TopicChecks, Topics
+from kohort.spark.source.topic_checks import TopicChecks
 
 if TYPE_CHECKING:
     from kohort.client.membership import MembershipSnapshot
     from kohort.model.positions import Position
+    from kohort.spark.source.kafka_topics import KafkaTopics
+    from kohort.spark.state.following import StateFollower
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -87,12 +89,12 @@ class SourceDriver:
         self,
         group: Group,
         ledger: SourceLedger,
-        topics: Topics,
+        topics: KafkaTopics,
         options: SourceOptions,
         *,
         clock: Callable[[], float],
         sleep: Callable[[float], None],
-        copies: Copies | None = None,
+        copies: StateFollower | None = None,
     ) -> None:
         self._group = group
         self._copies = copies

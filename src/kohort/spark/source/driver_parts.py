@@ -1,6 +1,6 @@
-"""The parts that the driver of a source uses: the membership, and the copies of states.
+"""The membership as the driver of a source uses it.
 
-In: nothing. Out: their forms. Must not know: the rules of the driver, sockets, files, threads.
+In: nothing. Out: its form. Must not know: the rules of the driver, sockets, files, threads.
 """
 
 from __future__ import annotations
@@ -60,26 +60,4 @@ class Group(Protocol):
 
     def leave(self) -> None:
         """Leave the group and stop; harmless when it never joined."""
-        ...
-
-
-class Copies(Protocol):
-    """The local copies of states, such as ``kohort.spark.state.following.StateFollower``."""
-
-    def follow(
-        self, owned: Mapping[TopicPartition, int], others: Collection[TopicPartition]
-    ) -> None:
-        """Restore copies of owned partitions, by fence number, and of others, in the background."""
-        ...
-
-    def restored(self) -> Collection[TopicPartition]:
-        """The owned partitions that can be read; raises KohortError if a state is lost."""
-        ...
-
-    def warm(self) -> frozenset[TopicPartition]:
-        """The partitions of other members with a copy."""
-        ...
-
-    def close(self) -> None:
-        """End the work in the background."""
         ...

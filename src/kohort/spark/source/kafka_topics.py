@@ -29,7 +29,7 @@ _SAMPLE_MS: Final = 5_000
 
 
 class KafkaTopics:
-    """The subscribed topics; see ``kohort.spark.source.driver.Topics``."""
+    """The subscribed topics."""
 
     def __init__(
         self,

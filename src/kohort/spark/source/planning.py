@@ -7,7 +7,7 @@ member, a ledger, a clock. All functions are pure.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
@@ -188,8 +188,8 @@ def pack(
         while rest.end - rest.begin > room + target // 8 and len(packed) < tasks:
             if room > target // 8:
                 cut = rest.begin + room
-                packed[-1].append(_part(rest, rest.begin, cut))
-                rest = _part(rest, cut, rest.end)
+                packed[-1].append(replace(rest, end=cut))
+                rest = replace(rest, begin=cut)
             packed.append([])
             room = target
         packed[-1].append(rest)
@@ -219,7 +219,3 @@ def pieces_of(packed: Iterable[Iterable[Piece]]) -> list[Piece]:
         (piece for pieces in packed for piece in pieces),
         key=lambda piece: (piece.partition, piece.begin),
     )
-
-
-def _part(piece: Piece, begin: int, end: int) -> Piece:
-    return Piece(partition=piece.partition, begin=begin, end=end, epoch=piece.epoch)

@@ -9,13 +9,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
 from kohort.model.positions import Position
 from kohort.spark.ledgers.ledger import NotedTopic, SourceLedger
 from kohort.spark.source.options import DELETED, LOST
+
+if TYPE_CHECKING:
+    from kohort.spark.source.kafka_topics import KafkaTopics
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -52,42 +55,6 @@ def kept_until(
     return {p: min(end.offset, found.get(p, end.offset)) for p, end in ends.items()}
 
 
-class Topics(Protocol):
-    """The subscribed topics and their offsets on the brokers."""
-
-    def names(self) -> frozenset[str]:
-        """The subscribed topics; others later if a pattern chooses them."""
-        ...
-
-    def partitions(self) -> list[TopicPartition]:
-        """All partitions of the subscribed topics; ConfigError for an unknown topic."""
-        ...
-
-    def described(self) -> dict[str, NotedTopic]:
-        """Id and number of partitions of each subscribed topic; raises as ``partitions``."""
-        ...
-
-    def beginnings(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """The first offset in each log."""
-        ...
-
-    def ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Position]:
-        """The first offset that cannot be read yet, and the leader epoch, for each log."""
-        ...
-
-    def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """The end of a leader epoch in each log; a log that does not know it is missing."""
-        ...
-
-    def record_bytes(self, partition: TopicPartition, offset: int) -> float | None:
-        """The bytes an offset of some records from an offset on; None if they cannot be read."""
-        ...
-
-    def close(self) -> None:
-        """Close the connections."""
-        ...
-
-
 class TopicChecks:
     """The checks of one query.
 
@@ -100,7 +67,7 @@ class TopicChecks:
 
     def __init__(
         self,
-        topics: Topics,
+        topics: KafkaTopics,
         ledger: SourceLedger,
         *,
         fail_on_data_loss: bool,

@@ -17,9 +17,8 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from kohort.host.identity import this_host
 from kohort.model.ids import TopicPartition
@@ -41,12 +40,8 @@ CREATE TABLE IF NOT EXISTS at (id INTEGER PRIMARY KEY CHECK (id = 0), head TEXT,
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Restored:
-    """The progress of a restore: entries done, and all entries to read."""
-
-    done: int
-    total: int
+Progress: TypeAlias = Callable[[int, int], object]
+"""Takes the progress of a restore: entries done, and all entries to read."""
 
 
 class Telling:
@@ -56,14 +51,14 @@ class Telling:
         self._partition = partition
         self._told = time.monotonic()
 
-    def __call__(self, restored: Restored) -> None:
+    def __call__(self, done: int, total: int) -> None:
         """Note the progress; perhaps write a line."""
         now = time.monotonic()
         if now - self._told >= TELL_S:
             self._told = now
             LOG.warning(
                 "restoring the state of %s: %s of %s entries",
-                self._partition, f"{restored.done:,}", f"{restored.total:,}",
+                self._partition, f"{done:,}", f"{total:,}",
             )  # fmt: skip
 
 
@@ -83,7 +78,7 @@ class StateCopy:
         self,
         folder: StateFolder,
         head: StateHead | None,
-        progress: Callable[[Restored], None] = lambda _: None,
+        progress: Progress = lambda done, total: None,
     ) -> None:
         """Bring the copy to a head; a copy that is killed meanwhile stays as it was.
 
@@ -131,9 +126,7 @@ class StateCopy:
         (number,) = self._base.execute("SELECT count(*) FROM entries").fetchone()
         return int(number)
 
-    def _advance(
-        self, folder: StateFolder, head: StateHead | None, progress: Callable[[Restored], None]
-    ) -> None:
+    def _advance(self, folder: StateFolder, head: StateHead | None, progress: Progress) -> None:
         files: list[StateHead] = []
         newest: StateNote | None = None
         at = head
@@ -160,7 +153,7 @@ class StateCopy:
                 for entries in folder.read(file):
                     self._apply(entries)
                     done += len(entries)
-                    progress(Restored(done, max(done, total)))
+                    progress(done, max(done, total))
         except BaseException:
             self._base.execute("ROLLBACK")
             raise
@@ -226,15 +219,6 @@ def _made(path: Path) -> StateCopy:
 
 
 def _copy_in(path: Path) -> StateCopy:
-    base = _open(path)
-    try:
-        return StateCopy(base)
-    except BaseException:
-        base.close()
-        raise
-
-
-def _open(path: Path) -> sqlite3.Connection:
     base = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     try:
         # The lock of the file keeps others out, and a boot of the machine discards the copy.
@@ -242,7 +226,7 @@ def _open(path: Path) -> sqlite3.Connection:
         base.execute("PRAGMA journal_mode = WAL")
         base.execute("PRAGMA synchronous = OFF")
         base.executescript(_TABLES)
+        return StateCopy(base)
     except BaseException:
         base.close()
         raise
-    return base

@@ -18,7 +18,7 @@ from typing import Final
 from kohort.model.errors import KohortError
 from kohort.model.ids import TopicPartition
 from kohort.spark.ledgers.ledger import LedgerError
-from kohort.spark.state.copies import Restored, Telling, opened_copy
+from kohort.spark.state.copies import Telling, opened_copy
 from kohort.spark.state.files import StateFileGone, StateFolder
 from kohort.spark.state.heads import StateHead
 
@@ -154,8 +154,8 @@ class _Restorer:
         head: StateHead | None = None
         tell = Telling(partition)
 
-        def progress(restored: Restored) -> None:
-            tell(restored)
+        def progress(done: int, total: int) -> None:
+            tell(done, total)
             if self._closed:
                 raise _Closed
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,31 +23,24 @@ import pyarrow.parquet as pq
 from kohort.client.tasks.store import Store
 from kohort.model.errors import KohortError
 from kohort.model.ids import TopicPartition
-from kohort.spark.ledgers.ledger import LedgerError, NotedQuery
+from kohort.spark.ledgers.ledger import LedgerError
 from kohort.spark.state.pieces import StageFailed
 from kohort.spark.state.showing import restored, shown
 from kohort.spark.state.stage import Loaded, checked_schema
 from kohort.spark.tables.layout import DEAD_LETTER, PLACE
-from kohort.spark.tables.missing_rows import NO_QUERY_NOTED, TableQueries, as_table, piece_at
+from kohort.spark.tables.missing_rows import (
+    NO_QUERY_NOTED,
+    QueryRunner,
+    TableQueries,
+    as_table,
+    piece_at,
+)
+
+if TYPE_CHECKING:
+    from kohort.spark.tables.partition_check import PartitionVerdict
 
 _OFFSET: Final = PLACE[2]
 _EXAMPLES: Final = 3
-
-
-class RowMaker(Protocol):
-    """Runs a query on some records."""
-
-    def rows(self, query: NotedQuery, records: pa.Table) -> pa.Table:
-        """The rows that a query makes of records, by offset, with the column ``offset``."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class StateJudge:
-    """The function that made the rows of a table, and Spark for its SQL."""
-
-    loaded: Loaded
-    maker: RowMaker
 
 
 @dataclass(slots=True)
@@ -67,32 +60,21 @@ class _Nothing:
         return 0
 
 
-@dataclass(slots=True, kw_only=True)
-class Differences:
-    """The differences between a table and the computation.
-
-    ``holes`` are computed rows that the table does not have, ``duplicates`` rows that it has too
-    often, ``strangers`` rows that were not computed. ``remark`` says why nothing was computed.
-    """
-
-    holes: int = 0
-    duplicates: int = 0
-    strangers: int = 0
-    troubles: list[str] = field(default_factory=list)
-    remark: str = ""
-
-
 class PartitionComputation:
     """The rows and the state of one partition, computed from its records.
 
     Args:
-        judge: the function with state.
+        loaded: the function with state.
+        runner: runs the SQL.
         pieces: the pieces of the partition, by offset.
         queries: the noted queries of the table.
     """
 
-    def __init__(self, judge: StateJudge, pieces: Sequence[Any], queries: TableQueries) -> None:
-        self._judge = judge
+    def __init__(
+        self, loaded: Loaded, runner: QueryRunner, pieces: Sequence[Any], queries: TableQueries
+    ) -> None:
+        self._loaded = loaded
+        self._runner = runner
         self._pieces = pieces
         self._queries = queries
         self._state = Store(_Nothing())
@@ -110,36 +92,41 @@ class PartitionComputation:
             if self._remark:
                 return
             assert query is not None
-            made = self._judge.maker.rows(query, as_table(list(some), headers=query.headers))
+            made = self._runner.rows(query, as_table(list(some), headers=query.headers))
             for batch in made.combine_chunks().to_batches():
                 self._process(batch)
 
     def compare(
-        self, directory: Path, partition: TopicPartition, paths: Iterable[str], dead: Iterable[str]
-    ) -> Differences:
-        """Compare with the committed files and the newest state."""
-        found = Differences(remark=self._remark)
+        self, directory: Path, verdict: PartitionVerdict, paths: Iterable[str], dead: Iterable[str]
+    ) -> None:
+        """Compare with the committed files and the newest state; the verdict gets the differences.
+
+        Holes are computed rows that the table does not have, duplicates rows that it has too often,
+        strangers rows that were not computed.
+        """
         if self._remark:
-            return found
+            verdict.undecided = verdict.records
+            verdict.remarks.append(f"its rows were not computed again: {self._remark}")
+            return
+        partition = verdict.partition
         names = [] if self._schema is None else self._schema.names
         have = _rows_in(directory, partition, paths, [_OFFSET, *names])
-        self._note(found, self._rows, have, "rows")
+        _note(verdict, self._rows, have, "rows")
         letters = _rows_in(directory, partition, dead, [_OFFSET, DEAD_LETTER])
-        self._note(found, self._dead, letters, "dead letters")
+        _note(verdict, self._dead, letters, "dead letters")
         try:
             with restored(directory, partition) as (_, copy):
                 stored = dict(copy.items())
         except LedgerError as error:
-            found.troubles.append(str(error))
-            return found
+            verdict.troubles.append(str(error))
+            return
         wanted = {key: value for key, value in self._state.changes.items() if value is not None}
         other = sorted(k for k in {*stored, *wanted} if stored.get(k) != wanted.get(k))
         if other:
             examples = ", ".join(map(shown, other[:_EXAMPLES]))
-            found.troubles.append(
+            verdict.troubles.append(
                 f"the state differs from the computed one in {len(other)} keys: {examples}"
             )
-        return found
 
     def _query_of(self, offset: int) -> str:
         piece = piece_at(self._pieces, offset)
@@ -147,7 +134,7 @@ class PartitionComputation:
 
     def _process(self, rows: pa.RecordBatch) -> None:
         rows = self._good(rows)
-        stage, name = self._judge.loaded.stage, self._judge.loaded.name
+        stage, name = self._loaded.stage, self._loaded.name
         self._schema = self._schema or checked_schema(stage, rows.schema)
         if not rows.num_rows:
             return
@@ -170,18 +157,18 @@ class PartitionComputation:
         _count(self._dead, rows.filter(malformed).select([_OFFSET, DEAD_LETTER]))
         return rows.filter(pc.invert(malformed)).drop_columns([DEAD_LETTER])
 
-    @staticmethod
-    def _note(found: Differences, computed: Counter[str], have: Counter[str], what: str) -> None:
-        lost = computed - have
-        more = have - computed
-        again = sum(count for row, count in more.items() if row in computed)
-        found.holes += lost.total()
-        found.duplicates += again
-        found.strangers += more.total() - again
-        for rows, trouble in ((lost, "are missing"), (more, "were not computed")):
-            if rows:
-                examples = "; ".join(sorted(rows)[:_EXAMPLES])
-                found.troubles.append(f"{rows.total()} {what} {trouble}: {examples}")
+
+def _note(verdict: PartitionVerdict, computed: Counter[str], have: Counter[str], what: str) -> None:
+    lost = computed - have
+    more = have - computed
+    again = sum(count for row, count in more.items() if row in computed)
+    verdict.holes += lost.total()
+    verdict.duplicates += again
+    verdict.strangers += more.total() - again
+    for rows, trouble in ((lost, "are missing"), (more, "were not computed")):
+        if rows:
+            examples = "; ".join(sorted(rows)[:_EXAMPLES])
+            verdict.troubles.append(f"{rows.total()} {what} {trouble}: {examples}")
 
 
 def _count(counter: Counter[str], rows: pa.RecordBatch | pa.Table) -> None:

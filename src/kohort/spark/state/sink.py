@@ -27,7 +27,7 @@ from kohort.spark.state.heads import STATE
 from kohort.spark.state.pieces import StateWork, write_with_state
 from kohort.spark.state.stage import Loaded, checked_schema
 from kohort.spark.tables.layout import PLACE
-from kohort.spark.tables.parquet_sink import ParquetSink, table_frame
+from kohort.spark.tables.parquet_sink import ParquetSink
 from kohort.spark.tables.piece_files import PLACE_SCHEMA
 
 LOG: Final = logging.getLogger(__name__)
@@ -45,6 +45,8 @@ class StateSink(ParquetSink):
         ConfigError: the table has other columns or another stage, or the stage does not fit the
             SQL.
     """
+
+    _carries_all = True
 
     def __init__(
         self,
@@ -64,9 +66,6 @@ class StateSink(ParquetSink):
         check_state(ledger, directory, loaded.name)
         super().__init__(directory, ledger, application, query)
         ledger.describe(STATE, loaded.name)
-
-    def _frame_of(self, query: RowwiseQuery, *, refuse_large: bool) -> DataFrame:
-        return table_frame(query, refuse_large=refuse_large, carry_all=True)
 
     def _columns_of(self, frame: DataFrame) -> StructType:
         return _table_columns(self._loaded, self._made)

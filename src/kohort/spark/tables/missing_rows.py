@@ -13,6 +13,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
@@ -39,8 +40,11 @@ NO_RUNNER: Final = "no Spark was available to run the SQL again"
 class QueryRunner(Protocol):
     """Runs a query again on some records."""
 
-    def kept(self, query: NotedQuery, records: pa.Table) -> Collection[int]:
-        """The offsets of the records of one partition that the query turns into rows."""
+    def rows(self, query: NotedQuery, records: pa.Table) -> pa.Table:
+        """The rows that the query makes of records of one partition, by offset.
+
+        The column ``offset`` has the offsets of their records.
+        """
         ...
 
 
@@ -52,8 +56,8 @@ class SparkQueryRunner:
     """
 
     def __init__(self, session: SparkSession | None = None) -> None:
-        self._given = session
-        self._own: SparkSession | None = None
+        self._base = session
+        self._own = ExitStack()
         self._sessions: dict[str, SparkSession] = {}
 
     def __enter__(self) -> Self:
@@ -61,28 +65,15 @@ class SparkQueryRunner:
 
     def __exit__(self, *exception: object) -> None:
         self._sessions.clear()
-        if self._own is not None:
-            from kohort.spark.session import stop_session  # noqa: PLC0415 - Spark is heavy
+        self._own.close()
 
-            stop_session(self._own)
-            self._own = None
-
-    def kept(self, query: NotedQuery, records: pa.Table) -> Collection[int]:
-        """See ``QueryRunner.kept``.
+    def rows(self, query: NotedQuery, records: pa.Table) -> pa.Table:
+        """See ``QueryRunner.rows``.
 
         Raises:
             ConfigError: no Java was found, or this Spark refuses the SQL.
         """
-        from kohort.spark.rowwise import apply_sql  # noqa: PLC0415 - as above
-
-        session = self._session(query)
-        frame = apply_sql(session, session.createDataFrame(records), query.sql).frame
-        offsets: list[int] = frame.select(f"{HIDDEN}offset").toArrow().column(0).to_pylist()
-        return offsets
-
-    def rows(self, query: NotedQuery, records: pa.Table) -> pa.Table:
-        """See ``RowMaker.rows``; raises as ``kept``."""
-        from kohort.spark.rowwise import apply_sql  # noqa: PLC0415 - as above
+        from kohort.spark.rowwise import apply_sql  # noqa: PLC0415 - Spark is heavy
 
         session = self._session(query)
         made = apply_sql(session, session.createDataFrame(records), query.sql)
@@ -95,13 +86,12 @@ class SparkQueryRunner:
         """A session for each query, with its settings and its own view `records`."""
         key = query.as_json()
         if key not in self._sessions:
-            if self._given is None and self._own is None:
-                from kohort.spark.session import QUICK, make_session  # noqa: PLC0415 - as above
+            if self._base is None:
+                from kohort.spark.session import running_session  # noqa: PLC0415 - as above
 
-                self._own = make_session("kohort-verify", "local[1]", QUICK)
-            base = self._given or self._own
-            assert base is not None
-            session = base.newSession()
+                own = running_session("kohort-verify", "local[1]", {})
+                self._base = self._own.enter_context(own)
+            session = self._base.newSession()
             for name, value in query.settings.items():
                 if session.conf.isModifiable(name):
                     session.conf.set(name, value)
@@ -172,7 +162,8 @@ class MissingRows:
         for name, messages in self._waiting.items():
             assert self._runner is not None
             query = self._queries.by_name[name]
-            kept = self._runner.kept(query, as_table(messages, headers=query.headers))
+            made = self._runner.rows(query, as_table(messages, headers=query.headers))
+            kept = made.column("offset").to_pylist()
             self.lost += kept
             self.filtered += len(messages) - len(kept)
         self._waiting.clear()

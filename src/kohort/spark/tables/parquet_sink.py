@@ -95,6 +95,9 @@ class ParquetSink:
             does not make a partition column.
     """
 
+    _carries_all = False
+    """Whether all rows have the key and value of their record."""
+
     def __init__(
         self,
         directory: Path,
@@ -111,7 +114,7 @@ class ParquetSink:
         """Whether a large row stopped the query; a new query counts rows."""
         counted = ledger.described(_ROWS) == _COUNTED or not can_be_sized(query)
         self._handed_over = CAREFUL if counted else QUICK
-        frame = self._frame_of(query, refuse_large=not counted)
+        frame = table_frame(query, refuse_large=not counted, carry_all=self._carries_all)
         columns = self._columns_of(frame)
         self._partition_by = noted(ledger.described(PARTITION_BY))
         check_made(self._partition_by, columns.json())
@@ -153,9 +156,6 @@ class ParquetSink:
     def rows_of(self, batch_id: int, counted: int) -> int:
         """The number of records in a batch, of which Spark has counted the rows of the source."""
         return counted
-
-    def _frame_of(self, query: RowwiseQuery, *, refuse_large: bool) -> DataFrame:
-        return table_frame(query, refuse_large=refuse_large)
 
     def _columns_of(self, frame: DataFrame) -> StructType:
         return table_columns(frame)

@@ -157,13 +157,7 @@ class PartitionCheck:
         if computation is None:
             verdict.undecided = verdict.records
             return
-        differences = computation.compare(self._directory, verdict.partition, *self._paths())
-        verdict.holes, verdict.duplicates = differences.holes, differences.duplicates
-        verdict.strangers += differences.strangers
-        verdict.troubles += differences.troubles
-        if differences.remark:
-            verdict.undecided = verdict.records
-            verdict.remarks.append(f"its rows were not computed again: {differences.remark}")
+        computation.compare(self._directory, verdict, *self._paths())
 
     def _read_rows(self, log_begin: int, log_end: int) -> tuple[Array, Array, int]:
         """Offsets and hashes of all committed rows, and the first offset with a record to compare.

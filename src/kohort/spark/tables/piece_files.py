@@ -149,8 +149,8 @@ def remove_marked(directory: Path, mark: str) -> None:
 def remove_written(directory: Path, files: Iterable[WrittenFile]) -> None:
     """Remove the files of pieces that no commit will name."""
     for file in files:
-        for path, _ in file.sealed:
-            (directory / path).unlink(missing_ok=True)
+        for each in file.all_files:
+            (directory / each.path).unlink(missing_ok=True)
 
 
 def _runs(batch: pa.RecordBatch) -> Iterator[tuple[TopicPartition, pa.RecordBatch]]:
@@ -205,7 +205,6 @@ class PieceWriter:
         share: bool = False,
     ) -> None:
         self._directory = directory
-        self._divided = bool(partition_by)
         self._share = share
         self._names = [n for n in schema.names if n != DEAD_LETTER and not n.startswith(HIDDEN)]
         self._has_dead = DEAD_LETTER in schema.names
@@ -259,33 +258,27 @@ class PieceWriter:
         """Finish the files; the result of each piece."""
         parts = self._good.finish()
         return [
-            self._written(partition, piece, parts.get(partition, []))
+            _written(partition, piece, tuple(parts.get(partition, ())))
             for partition, piece in self._pieces.items()
         ]
-
-    def _written(
-        self, partition: TopicPartition, piece: _Piece, parts: list[DataFile]
-    ) -> WrittenFile:
-        assert piece.first is not None
-        own = parts[0] if parts and not self._divided and len(self._pieces) == 1 else None
-        return WrittenFile(
-            partition=partition,
-            first_offset=piece.first,
-            last_offset=piece.last,
-            path=own.path if own else None,
-            rows=sum(part.rows for part in parts),
-            dead_path=piece.dead.finish(),
-            dead_letters=piece.dead.rows,
-            seal=own.seal if own else None,
-            dead_seal=piece.dead.seal,
-            parts=() if own else tuple(parts),
-        )
 
     def abandon(self) -> None:
         """Remove unfinished files."""
         self._good.abandon()
         for piece in self._pieces.values():
             piece.dead.abandon()
+
+
+def _written(partition: TopicPartition, piece: _Piece, files: tuple[DataFile, ...]) -> WrittenFile:
+    assert piece.first is not None
+    dead = piece.dead.finish()
+    return WrittenFile(
+        partition=partition,
+        first_offset=piece.first,
+        last_offset=piece.last,
+        files=files,
+        dead=DataFile(path=dead, rows=piece.dead.rows, seal=piece.dead.seal) if dead else None,
+    )
 
 
 def _folder(below: str, partition: TopicPartition) -> str:

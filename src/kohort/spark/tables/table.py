@@ -19,7 +19,7 @@ from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
 from kohort.spark.ledgers.ledger import Ledger
 from kohort.spark.ledgers.one_host import OneHost
-from kohort.spark.ledgers.postgres_note import NOTE, DatabaseNote, noted_database, wanting_psycopg
+from kohort.spark.ledgers.postgres_note import NOTE, DatabaseNote, noted_database
 from kohort.spark.ledgers.sqlite_ledger import LEDGER_PATH, SqliteLedger, path_of
 from kohort.spark.tables.layout import (
     COMPACTED,
@@ -195,31 +195,36 @@ def rewind_table(
 
 
 def _open_delta(directory: Path, group_id: str | None, new: NewTable | None = None) -> DeltaLedger:
-    with _wanting_deltalake():
+    with wanting("Delta tables need", "deltalake", "spark"):
         from kohort.spark.delta.ledger import DeltaLedger  # noqa: PLC0415 - only for such tables
     return DeltaLedger(directory, group_id, new)
 
 
 def _open_postgres(directory: Path, note: DatabaseNote, group_id: str | None) -> Ledger:
-    with wanting_psycopg():
+    with wanting("a ledger in PostgreSQL needs", "psycopg", "postgres"):
         from kohort.spark.ledgers.postgres_ledger import PostgresLedger  # noqa: PLC0415 - as above
     return PostgresLedger(directory, note, group_id)
 
 
 def delta_maintenance() -> ModuleType:
     """The module ``kohort.spark.delta.maintenance``; ConfigError without deltalake."""
-    with _wanting_deltalake():
+    with wanting("Delta tables need", "deltalake", "spark"):
         from kohort.spark.delta import maintenance as delta_maintenance  # noqa: PLC0415 - as above
     return delta_maintenance
 
 
 @contextmanager
-def _wanting_deltalake() -> Iterator[None]:
+def wanting(what: str, package: str, extra: str) -> Iterator[None]:
+    """For the body of a ``with`` statement that imports a package of an extra of kohort.
+
+    Raises:
+        ConfigError: ``what`` the package, and it is not installed.
+    """
     try:
         yield
-    except ModuleNotFoundError as error:
+    except ImportError as error:
         raise ConfigError(
-            f"Delta tables need the package {error.name}: run pip install 'kohort[spark]'"
+            f"{what} the package {error.name or package}: run pip install 'kohort[{extra}]'"
         ) from error
 
 

@@ -20,7 +20,8 @@ from kohort.model.ids import TopicPartition
 from kohort.model.positions import EARLIEST, LATEST
 from kohort.spark.ledgers.ledger import ManifestRow
 from kohort.spark.state.heads import STATE
-from kohort.spark.state.judging import PartitionComputation, StateJudge
+from kohort.spark.state.judging import PartitionComputation
+from kohort.spark.state.stage import Loaded
 from kohort.spark.tables.missing_rows import MissingRows, QueryRunner, TableQueries
 from kohort.spark.tables.partition_check import PartitionCheck, PartitionVerdict
 from kohort.spark.tables.table import Orphan, open_ledger, orphans_of
@@ -52,7 +53,7 @@ def verify(
     directory: Path,
     settings: ClientSettings,
     runner: QueryRunner | None = None,
-    judge: StateJudge | None = None,
+    loaded: Loaded | None = None,
 ) -> Verdict:
     """Compare a table with its topics.
 
@@ -61,8 +62,8 @@ def verify(
         settings: the settings of the cluster.
         runner: runs the SQL of the table again to tell filtered records from lost ones; None to
             count them as ``undecided``.
-        judge: the function with state that made the rows of the table, to compute them and the
-            state again; None to compare such rows by offset and hash only.
+        loaded: the function with state that made the rows of the table, to compute them and the
+            state again from the rows of the SQL; None to compare such rows by offset and hash only.
 
     Raises:
         ConfigError: there is no table in the directory, or another function made its rows.
@@ -70,7 +71,7 @@ def verify(
     """
     with closing(open_ledger(directory)) as ledger:
         stage = ledger.described(STATE)
-        _check_judge(directory, stage, judge)
+        _check_stage(directory, stage, loaded)
         positions = ledger.all_positions()
         manifest = ledger.manifest()
         unsorted = None
@@ -106,17 +107,19 @@ def verify(
             missing = MissingRows(rows, check.whole, queries, runner)
             check.compare(settings, first, last, missing)
         else:
-            again = None if judge is None else PartitionComputation(judge, rows, queries)
+            again = None
+            if loaded is not None and runner is not None:
+                again = PartitionComputation(loaded, runner, rows, queries)
             check.compare_state(settings, first, last, again)
         verdicts.append(check.verdict)
     return Verdict(partitions=verdicts, orphans=orphans_of(directory))
 
 
-def _check_judge(directory: Path, stage: str | None, judge: StateJudge | None) -> None:
-    if judge is not None and judge.loaded.name != stage:
+def _check_stage(directory: Path, stage: str | None, loaded: Loaded | None) -> None:
+    if loaded is not None and loaded.name != stage:
         made = f"the function {stage}" if stage else "no function with state"
         raise ConfigError(
-            f"--state names {judge.loaded.name}, but {made} made the rows of the table in "
+            f"--state names {loaded.name}, but {made} made the rows of the table in "
             f"{directory}: give the --state of its pipelines"
         )
 
