@@ -13,12 +13,8 @@ import pytest
 from kohort.client.config import parse_client_settings
 from kohort.client.errors import Closed, WrongUse
 from kohort.client.fetching import record_fetcher as fetching
-from kohort.client.fetching.record_fetcher import (
-    FetchProblem,
-    ProblemKind,
-    RecordFetcher,
-    SparingLog,
-)
+from kohort.client.fetching.record_fetcher import FetchProblem, ProblemKind, RecordFetcher
+from kohort.client.librdkafka_log import LibrdkafkaLog
 from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
 from kohort.model.positions import Position
@@ -218,7 +214,7 @@ def test_a_connection_that_fails_is_one_warning_of_librdkafka_and_no_error(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.WARNING)
-    sparing, form = SparingLog(), "%s [%s] %s"
+    sparing, form = LibrdkafkaLog(), "%s [%s] %s"
     for _ in range(2):
         sparing.log(logging.ERROR, form, "FAIL", "client", "[thrd:a:1/1]: connection refused")
     sparing.log(logging.ERROR, form, "CRC", "client", "[thrd:a:1/1]: damaged")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import random
 import signal
+import threading
 import time
 import uuid
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -53,21 +56,42 @@ def test_a_producer_that_is_over_gives_every_record_back_at_once(broker: Embedde
     producer.close()
 
 
-@pytest.mark.usefixtures("ctrl_c")
-def test_ctrl_c_in_a_delivery_callback_raises_keyboard_interrupt() -> None:
+@pytest.fixture
+def unreachable(ctrl_c: None) -> IdempotentProducer:
+    """A producer without a broker, in a program that Ctrl-C ends."""
+    return IdempotentProducer(parse_client_settings({"bootstrap.servers": "127.0.0.1:1"}))
+
+
+def end_by_look(producer: IdempotentProducer) -> None:
+    until(producer.look, "an answer")
+
+
+@pytest.mark.parametrize("end", [end_by_look, IdempotentProducer.close])
+def test_ctrl_c_in_a_delivery_callback_raises_keyboard_interrupt(
+    unreachable: IdempotentProducer, end: Callable[[IdempotentProducer], None]
+) -> None:
     """confluent-kafka loses an exception that a callback raises, and raises SystemError."""
-    settings = parse_client_settings({"bootstrap.servers": "127.0.0.1:1", "group.id": "g"})
-    producer = IdempotentProducer(settings)
     answered = []
 
     def answer(error: KafkaError | None, _record: Message) -> None:
         signal.raise_signal(signal.SIGINT)
         answered.append(error)
 
-    producer.produce("t", value=b"a", on_delivery=answer)
-    producer._producer.purge()
+    unreachable.produce("t", value=b"a", on_delivery=answer)
+    unreachable._producer.purge()
     with pytest.raises(KeyboardInterrupt):
-        until(producer.look, "an answer")
+        end(unreachable)
     assert len(answered) == 1
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    producer.close()
+    unreachable.close()
+
+
+def test_ctrl_c_ends_the_wait_of_close_at_once(unreachable: IdempotentProducer) -> None:
+    answered = []
+    unreachable.produce("t", value=b"a", on_delivery=lambda error, _: answered.append(error))
+    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        unreachable.close()
+    assert time.monotonic() - began < 10, "a record is given up after 30 s"
+    assert [error.code() for error in answered] == [KafkaError._PURGE_QUEUE]

@@ -15,7 +15,7 @@ from confluent_kafka import KafkaException
 
 from kohort.client.config import ClientSettings
 from kohort.client.errors import ClientError
-from kohort.client.fetching.record_fetcher import SparingLog
+from kohort.client.librdkafka_log import LibrdkafkaLog
 from kohort.host.signals import signals_deferred
 from kohort.model.errors import ConfigError
 
@@ -41,7 +41,6 @@ class IdempotentProducer:
         compression: ``compression.type``.
         acks: the replicas that must have a record before it counts as written. Unless this is
             ``all`` the producer is not idempotent: a retry may write a record twice, as in Kafka.
-
         failures_only: call ``on_delivery`` only for records that were not written, which takes less
             CPU time.
 
@@ -75,7 +74,7 @@ class IdempotentProducer:
                     "message.max.bytes": _MOST_RECORD_BYTES,
                     "message.timeout.ms": int(_LONGEST_S * 1_000),
                 },
-                logger=SparingLog(),
+                logger=LibrdkafkaLog(),
             )
         except KafkaException as error:
             raise ConfigError(f"librdkafka refuses the settings: {error.args[0]}") from error
@@ -140,6 +139,15 @@ class IdempotentProducer:
             raise DeliveryFailed(f"the producer is over: {self._over}")
 
     def close(self) -> None:
-        """Deliver the rest, and end the producer; harmless after a failed delivery."""
-        with suppress(KafkaException):  # a gapless producer that is over refuses this, too
-            self._producer.close()
+        """Deliver the rest, and end the producer; harmless after a failed delivery.
+
+        If a signal handler raises meanwhile, the wait ends, and the rest is not written.
+        """
+        try:
+            with suppress(DeliveryFailed):
+                self.wait()
+        finally:
+            with signals_deferred(), suppress(KafkaException):
+                if len(self._producer):
+                    self._producer.purge()  # else the next call waits, and no signal ends it
+                self._producer.close()

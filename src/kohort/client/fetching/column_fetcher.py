@@ -21,9 +21,9 @@ import pyarrow as pa
 
 from kohort.client.config import ClientSettings
 from kohort.client.connections.readable_event import ReadableEvent
-from kohort.client.errors import ClientError, Closed, FetchFailed, WrongUse
+from kohort.client.errors import ClientError, Closed, FetchFailed
 from kohort.client.fetching.range_fetching import RangeFetching
-from kohort.client.fetching.record_fetcher import FetchProblem, ProblemKind, names
+from kohort.client.fetching.record_fetcher import FetchProblem, ProblemKind, check_known, check_new
 from kohort.fetch import columns
 from kohort.fetch.memory import pooled
 from kohort.fetch.range_reader import Portion, Trouble
@@ -108,33 +108,23 @@ class ColumnFetcher:
 
     @property
     def partitions(self) -> Collection[TopicPartition]:
-        """The partitions that are being read, paused ones included."""
+        """As `RecordFetcher.partitions`."""
         return self._reader.partitions
 
     @property
     def paused(self) -> frozenset[TopicPartition]:
-        """Partitions that hand out no records until they are resumed."""
+        """As `RecordFetcher.paused`."""
         return self._reader.paused
 
     def add(self, starts: Mapping[TopicPartition, Position]) -> None:
-        """Start reading more partitions; those that are read already go on undisturbed.
-
-        Raises:
-            WrongUse: one of them is being read already; none was added.
-        """
+        """As `RecordFetcher.add`."""
         self._check_open()
-        double = self._reader.partitions & starts.keys()
-        if double:
-            raise WrongUse(f"already being read: {names(double)}; use seek to move there")
+        check_new(starts, self.partitions)
         with self._decoding:
             self._start(starts)
 
     def remove(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Position]:
-        """Stop reading these partitions; the rest goes on undisturbed. Unknown ones are no error.
-
-        Returns:
-            The position of each partition. None of their records is handed out afterwards.
-        """
+        """As `RecordFetcher.remove`."""
         self._check_open()
         gone = [tp for tp in partitions if tp in self._reader.partitions]
         positions = self.positions(gone)
@@ -147,31 +137,23 @@ class ColumnFetcher:
         return positions
 
     def seek(self, targets: Mapping[TopicPartition, Position]) -> None:
-        """Go on from other offsets, also in a partition that was out of range.
-
-        Raises:
-            WrongUse: one of them is not being read; nothing was changed.
-        """
+        """As `RecordFetcher.seek`."""
         self._check_open()
-        self._check_known(targets)
+        check_known(targets, self.partitions)
         with self._decoding:
             self._drop_ready(targets)
             self._start(targets)
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """Hand out no records of these partitions until ``resume``; buffered records are kept.
-
-        Raises:
-            WrongUse: one of them is not being read.
-        """
+        """As `RecordFetcher.pause`; buffered records are kept."""
         self._check_open()
         wanted = list(partitions)
-        self._check_known(wanted)
+        check_known(wanted, self.partitions)
         with self._lock:
             self._reader.pause(wanted, True)
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
-        """Undo ``pause``. Partitions that are not paused are no error."""
+        """As `RecordFetcher.resume`."""
         self._check_open()
         back = self._reader.paused & set(partitions)
         if back:
@@ -181,18 +163,14 @@ class ColumnFetcher:
             self._fetching.on_news()
 
     def positions(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Position]:
-        """The positions after the last records that were handed out, or where reading starts.
-
-        Raises:
-            WrongUse: one of them is not being read.
-        """
+        """As `RecordFetcher.positions`."""
         self._check_open()
         wanted = list(partitions)
-        self._check_known(wanted)
+        check_known(wanted, self.partitions)
         return {tp: self._reader.position(tp) for tp in wanted}
 
     def bounds(self, partition: TopicPartition) -> tuple[int, int] | None:
-        """The first offset and the end of a partition, as the last fetch saw them."""
+        """As `RecordFetcher.bounds`."""
         return self._reader.bounds(partition)
 
     # -- records ----------------------------------------------------------------------------------
@@ -293,22 +271,19 @@ class ColumnFetcher:
     def _prepare(self, max_records: int) -> bool:
         """Open and decode waiting batches; whether there are records now."""
         with self._decoding:
-            return self._open_and_decode(max_records)
-
-    def _open_and_decode(self, max_records: int) -> bool:
-        if self._damage is not None:
-            damage, self._damage = self._damage, None
-            raise FetchFailed(str(damage)) from damage
-        if not self._reader.has_answers:
-            return False
-        try:
-            portions = self._reader.portions(max_records, _DECODE_BYTES)
-        except Damaged as damage:
-            self._rewind(damage)
-            raise FetchFailed(str(damage)) from damage
-        self._fetching.poke()
-        self._decode(portions)
-        return bool(self._ready)
+            if self._damage is not None:
+                damage, self._damage = self._damage, None
+                raise FetchFailed(str(damage)) from damage
+            if not self._reader.has_answers:
+                return False
+            try:
+                portions = self._reader.portions(max_records, _DECODE_BYTES)
+            except Damaged as damage:
+                self._rewind(damage)
+                raise FetchFailed(str(damage)) from damage
+            self._fetching.poke()
+            self._decode(portions)
+            return bool(self._ready)
 
     def _decode(self, portions: list[Portion]) -> None:
         while portions:
@@ -409,12 +384,6 @@ class ColumnFetcher:
             raise ClientError(
                 "the thread that fetches ended because of a bug"
             ) from self._fetching.error
-
-    def _check_known(self, partitions: Iterable[TopicPartition]) -> None:
-        unknown = [tp for tp in partitions if tp not in self._reader.partitions]
-        if unknown:
-            read = names(self._reader.partitions) or "nothing"
-            raise WrongUse(f"not being read: {names(unknown)}; being read: {read}")
 
 
 def _end_before(portion: Portion, offset: int) -> None:

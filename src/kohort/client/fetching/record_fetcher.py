@@ -14,7 +14,6 @@ from __future__ import annotations
 import ctypes
 import logging
 import threading
-import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -28,6 +27,7 @@ from confluent_kafka import KafkaError, KafkaException, Message
 from kohort.client.config import ClientSettings
 from kohort.client.consuming.record_event import RecordEvent
 from kohort.client.errors import Closed, FetchFailed, WrongUse
+from kohort.client.librdkafka_log import LibrdkafkaLog
 from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
 from kohort.model.positions import Position
@@ -39,10 +39,6 @@ _METADATA_WAIT_S: Final = 0.3
 
 END_S: Final = 10.0
 """Longest wait for the end of librdkafka, which usually takes milliseconds."""
-
-_REPEAT_S: Final = 30.0
-"""A warning of librdkafka of the same kind is logged again after this many seconds."""
-_MOST_KINDS: Final = 1_000
 
 _NO_POSITION: Final = 0
 """Smallest offset that librdkafka reports as a position; below it are its special values."""
@@ -122,7 +118,7 @@ class RecordFetcher:
         """Why the last login or TLS handshake failed; the reader clears the text."""
         share["error_cb"] = self._note_error
         try:
-            self._consumer = confluent_kafka.Consumer(share, logger=SparingLog())
+            self._consumer = confluent_kafka.Consumer(share, logger=LibrdkafkaLog())
         except KafkaException as error:
             raise ConfigError(f"librdkafka refuses the settings: {error.args[0]}") from error
         self._client_id = settings.client_id
@@ -159,9 +155,7 @@ class RecordFetcher:
             WrongUse: one of them is being read already; none was added.
         """
         self._check_open()
-        double = self._starts.keys() & starts.keys()
-        if double:
-            raise WrongUse(f"already being read: {names(double)}; use seek to move there")
+        check_new(starts, self.partitions)
         if starts:
             self._consumer.incremental_assign([_at_position(tp, at) for tp, at in starts.items()])
             self._starts.update(starts)
@@ -196,7 +190,7 @@ class RecordFetcher:
             WrongUse: one of them is not being read; nothing was changed.
         """
         self._check_open()
-        self._check_known(targets)
+        check_known(targets, self.partitions)
         if not targets:
             return
         paused = self._paused & targets.keys()
@@ -214,7 +208,7 @@ class RecordFetcher:
         """
         self._check_open()
         wanted = set(partitions)
-        self._check_known(wanted)
+        check_known(wanted, self.partitions)
         new = wanted - self._paused
         if new:
             self._consumer.pause([_plain(tp) for tp in new])
@@ -236,7 +230,7 @@ class RecordFetcher:
         """
         self._check_open()
         wanted = list(partitions)
-        self._check_known(wanted)
+        check_known(wanted, self.partitions)
         if not wanted:
             return {}
         found: dict[TopicPartition, Position] = {}
@@ -368,12 +362,6 @@ class RecordFetcher:
         if self._closed:
             raise Closed("this record fetcher was closed; make a new one")
 
-    def _check_known(self, partitions: Iterable[TopicPartition]) -> None:
-        unknown = [tp for tp in partitions if tp not in self._starts]
-        if unknown:
-            read = names(self._starts) or "nothing"
-            raise WrongUse(f"not being read: {names(unknown)}; being read: {read}")
-
 
 def _plain(tp: TopicPartition) -> confluent_kafka.TopicPartition:
     return confluent_kafka.TopicPartition(tp.topic, tp.partition)
@@ -387,33 +375,18 @@ def _at_position(tp: TopicPartition, at: Position) -> confluent_kafka.TopicParti
     return confluent_kafka.TopicPartition(tp.topic, tp.partition, at.offset)
 
 
-def names(partitions: Iterable[TopicPartition]) -> str:
-    """Partitions in order, for messages."""
-    return ", ".join(str(tp) for tp in sorted(partitions))
+def check_new(starts: Iterable[TopicPartition], read: Collection[TopicPartition]) -> None:
+    """Raise WrongUse if one of these partitions is being read."""
+    if double := [tp for tp in starts if tp in read]:
+        raise WrongUse(f"already being read: {_names(double)}; use seek to move there")
 
 
-class SparingLog:
-    """Logs librdkafka's lines, warnings of one kind at most once in 30 s.
+def check_known(partitions: Iterable[TopicPartition], read: Collection[TopicPartition]) -> None:
+    """Raise WrongUse if one of these partitions is not being read."""
+    if unknown := [tp for tp in partitions if tp not in read]:
+        found = _names(read) or "nothing"
+        raise WrongUse(f"not being read: {_names(unknown)}; being read: {found}")
 
-    Otherwise librdkafka reports a broker that is down ten times a second.
-    """
 
-    def __init__(self) -> None:
-        self._last: dict[tuple[str, str], float] = {}
-
-    def log(self, level: int, text: str, facility: str, client: str, line: str) -> None:
-        """Called by librdkafka's binding inside ``take``."""
-        kind = (facility, line.partition("]")[0])
-        now = time.monotonic()
-        if facility == "CONFWARN":
-            level = logging.DEBUG  # about a setting that kohort chose, not the user
-        elif level >= logging.WARNING:
-            if facility == "FAIL":
-                level = logging.WARNING  # a connection; librdkafka opens the next one
-            if now < self._last.get(kind, -_REPEAT_S) + _REPEAT_S:
-                level = logging.DEBUG
-            else:
-                self._last[kind] = now
-                if len(self._last) > _MOST_KINDS:
-                    self._last.clear()
-        LOG.log(level, text, facility, client, line)
+def _names(partitions: Iterable[TopicPartition]) -> str:
+    return ", ".join(map(str, sorted(partitions)))
