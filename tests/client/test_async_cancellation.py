@@ -27,6 +27,7 @@ from kohort import AsyncConsumer
 from kohort.broker.embedded import EmbeddedBroker
 from kohort.client import async_consumer
 from kohort.client.consuming import async_driver, async_positions, steps
+from kohort.client.consuming.log_questions import Question
 from kohort.client.errors import BrokerUnreachable
 from kohort.client.listeners import RebalanceListener
 from kohort.model.ids import TopicPartition
@@ -213,21 +214,22 @@ async def cut_questions(cutter: Cutter, broker: EmbeddedBroker) -> None:
 
 async def cut_lag(cutter: Cutter, consumer: AsyncConsumer) -> None:
     """The first question fails and is repeated; the positions come late."""
-    position, metadata = consumer.position, consumer._questions._metadata
+    inner = consumer._inner
+    position, metadata = inner._position, inner._questions._metadata
     failed: Future[None] = Future()
     failed.set_exception(BrokerUnreachable("a broker that is being restarted"))
     answers: list[Future[None]] = []
 
-    async def later(partition: Any) -> int:
-        await asyncio.sleep(0)
-        return await position(partition)
+    def later(partition: Any) -> Question[int]:
+        yield 0.0
+        return (yield from position(partition))
 
     async def lag() -> dict[TopicPartition, int]:
         answers.append(failed)
         return await consumer.lag()
 
-    consumer.position = later  # type: ignore[method-assign, assignment]
-    consumer._questions._metadata = (  # type: ignore[method-assign]
+    inner._position = later  # type: ignore[method-assign, assignment]
+    inner._questions._metadata = (  # type: ignore[method-assign]
         lambda *asked: answers.pop() if answers else metadata(*asked)
     )
     async for reached, result in cutter.each(lag):

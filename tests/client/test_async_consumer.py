@@ -324,7 +324,7 @@ def test_heartbeats_go_on_while_the_application_awaits_other_things(
             threads = {t.name for t in threading.enumerate()}
 
             def beaten() -> bool:
-                beats.add(member.last_confirmed)
+                beats.add(member.core.last_confirmed)
                 return len(beats) >= 10
 
             await soon(beaten, "ten heartbeats without a poll")

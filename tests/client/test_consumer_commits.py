@@ -167,7 +167,7 @@ def test_a_topic_that_appears_later_is_taken_up(broker: EmbeddedBroker) -> None:
     with make(broker) as consumer:
         consumer.subscribe(["later"])
         member = consumer._thread.driver.member
-        until(lambda: (consumer.poll(0.05), member.generation_id > 0)[1], "joined")
+        until(lambda: (consumer.poll(0.05), member.core.synced_generation_id > 0)[1], "joined")
         assert consumer.assignment() == frozenset()
         with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
             admin.create_topic("later", 3, 1)

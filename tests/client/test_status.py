@@ -118,7 +118,7 @@ def test_one_fact_gives_state_and_reason() -> None:
         keeper.observe(told)
         status: MemberStatus[TopicPartition]
         status = keeper.status(driver.member, driver.core.ownership, frozenset())
-        assert driver.member.state is MemberState.UNJOINED
+        assert driver.member.core.state is MemberState.UNJOINED
     assert (status.state, status.why) == (MemberState.STABLE, "assignment received")
 
 

@@ -34,10 +34,10 @@ from kohort.client.config import ClientSettings, Settings
 from kohort.client.connections.forking import FORKED
 from kohort.client.consumer import CLOSE_S, Consumer
 from kohort.client.consuming.async_driver import AsyncDriver, look_at, running_loop
-from kohort.client.consuming.async_positions import SHORTEST_S, AsyncPositions
+from kohort.client.consuming.async_positions import AsyncPositions
 from kohort.client.consuming.loop_side import LoopSide
 from kohort.client.consuming.poll_loop import PollLoop
-from kohort.client.consuming.steps import WorkInTurn
+from kohort.client.consuming.steps import BUSY_WAIT_S, WorkInTurn
 from kohort.client.consuming.unblocked_consumer import UnblockedConsumer
 from kohort.client.errors import WrongUse
 from kohort.client.fetching.column_polling import MOST_ROWS, import_columns
@@ -119,7 +119,6 @@ class AsyncConsumer(AsyncPositions, Generic[K, V]):
         self._decoding: asyncio.Future[None] | None = None
         """Decoding of columns in the thread."""
         self._work = WorkInTurn(self._pause)
-        self._questions = self._inner._questions
         self._closing: asyncio.Task[None] | None = None
         """The first close; later calls wait for its end."""
 
@@ -179,8 +178,7 @@ class AsyncConsumer(AsyncPositions, Generic[K, V]):
         loop, home = self._loop, self._home is asyncio.get_running_loop()
         if home and not self._polled and self._has_more() and loop.sure:
             return self._inner.finish_one()
-        most = self._inner.max_poll_records
-        records = await self._take(1, most, wait)
+        records = await self._take(1, self._inner.settings.max_poll_records, wait)
         return records[0] if records else None
 
     async def consume(self, num_messages: int = 500, timeout: float = 1.0) -> list[Record[K, V]]:
@@ -205,9 +203,8 @@ class AsyncConsumer(AsyncPositions, Generic[K, V]):
         arguments.whole(max_records, "max_records", arguments.MAX_INT32, 1)
         wait = arguments.seconds(timeout)
         with _Polling(self):
-            if not await self._fill(max_records, wait, columns=True):
-                return None
-            return self._inner.hand_out_columns(max_records)
+            filled = await self._fill(max_records, wait, columns=True)
+            return self._inner._hand_out_columns(max_records) if filled else None
 
     async def batches(
         self, max_records: int = 500, max_wait: float = 1.0
@@ -287,7 +284,8 @@ class AsyncConsumer(AsyncPositions, Generic[K, V]):
         # Imports take long. The thread does them after questions of librdkafka.
         await asyncio.shield(self.side.aside(import_columns))
         await self._look()  # after a listener that a cancelled call left at work
-        old, self._decoding = self._inner.change_fetcher(self.side.unwatch), None
+        with self._inner._alone():
+            old, self._decoding = self._inner._change_fetcher(self.side.unwatch), None
         await asyncio.shield(self.side.aside(old.close))
 
     async def _gather(self, limit: int, wait: float) -> bool:
@@ -307,7 +305,7 @@ class AsyncConsumer(AsyncPositions, Generic[K, V]):
         self._start()
         await self._work.carry_out(self._loop.looking())
 
-    async def _pause(self, longest_s: float = SHORTEST_S) -> None:
+    async def _pause(self, longest_s: float = BUSY_WAIT_S) -> None:
         """Wait for records or news of the group, not longer than a poll may wait."""
         wait_s = min(longest_s, self._loop.longest_wait_s())
         signal = self.side.signal
@@ -325,7 +323,7 @@ class AsyncConsumer(AsyncPositions, Generic[K, V]):
         self._check_open()
         self._check_not_listener()
         self._start()
-        await self._work.carry_out(self._inner.assigning(partitions))
+        await self._work.carry_out(self._inner._assigning_if_allowed(partitions))
 
     async def unsubscribe(self) -> None:
         """As `Consumer.unsubscribe`."""
@@ -375,7 +373,8 @@ class AsyncConsumer(AsyncPositions, Generic[K, V]):
             await self._work.carry_out(self._inner._leaving_before_close(left, commit=commit))
         finally:
             self.side.unwatch()
-            self._inner.stop_driver()
+            self._inner._closed = True
+            self._driver.stop(0.0)
             await self.side.aside(self._inner._close_the_rest)
             self.side.blocking.shutdown(wait=False)
 

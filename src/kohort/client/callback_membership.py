@@ -68,11 +68,6 @@ def resolution_of(settings: ClientSettings, every: str, *, prepares: bool) -> Re
 class CallbackMembership(Membership[R]):
     """The base of members with callbacks; a context manager.
 
-    Args:
-        topics: the subscription.
-        settings: ``bootstrap_servers``, ``group_id``, timeouts.
-        protocol: the kind of the group.
-
     An exception in a callback is logged, and changes nothing.
     """
 

@@ -13,11 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 from uuid import UUID
 
-from kohort.client.connections.security import (
-    SecuritySettings,
-    check_security,
-    token_source,
-)
+from kohort.client.connections.security import SecuritySettings, check_security, token_source
 from kohort.client.foreign_settings import OTHER_NAMES, advice
 from kohort.client.setting_values import moves_limit, one_spelling, parse_bootstrap
 from kohort.fetch.requests import FetchOptions
@@ -55,6 +51,16 @@ _FUNCTIONS: Final[Mapping[str, str]] = {
     "oauth.cb": "a function that returns a token and the end of its life, in seconds since 1970",
 }
 """Settings that are functions."""
+
+
+_AS_LIBRDKAFKA: Final = (
+    *("bootstrap.servers", "client.id", "client.dns.lookup", "isolation.level", "check.crcs"),
+    *("fetch.min.bytes", "fetch.max.bytes", "max.partition.fetch.bytes", "fetch.queue.backoff.ms"),
+    *("queued.min.messages", "queued.max.messages.kbytes"),
+    *("reconnect.backoff.ms", "reconnect.backoff.max.ms"),
+    *("metadata.recovery.strategy", "metadata.recovery.rebootstrap.trigger.ms"),
+)
+"""Settings with the same name and the same values in librdkafka."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,16 +215,14 @@ class ClientSettings(SecuritySettings):
                 f"heartbeat.interval.ms is {self.heartbeat_interval_ms}, expected less than "
                 f"session.timeout.ms, which is {self.session_timeout_ms}; a third of it is usual"
             )
-        if self.retry_backoff_ms > self.retry_backoff_max_ms:
-            raise ConfigError(
-                f"retry.backoff.ms is {self.retry_backoff_ms}, expected at most "
-                f"retry.backoff.max.ms, which is {self.retry_backoff_max_ms}"
-            )
-        if self.reconnect_backoff_ms > self.reconnect_backoff_max_ms:
-            raise ConfigError(
-                f"reconnect.backoff.ms is {self.reconnect_backoff_ms}, expected at most "
-                f"reconnect.backoff.max.ms, which is {self.reconnect_backoff_max_ms}"
-            )
+        for kind in ("retry", "reconnect"):
+            first = getattr(self, f"{kind}_backoff_ms")
+            longest = getattr(self, f"{kind}_backoff_max_ms")
+            if first > longest:
+                raise ConfigError(
+                    f"{kind}.backoff.ms is {first}, expected at most {kind}.backoff.max.ms, which "
+                    f"is {longest}"
+                )
         group_id = self.group_id
         if group_id is not None and (not group_id.strip() or "\0" in group_id):
             raise ConfigError(
@@ -337,35 +341,19 @@ class ClientSettings(SecuritySettings):
         """
         settings: dict[str, Any] = {
             **self.security_of_librdkafka(),
-            "bootstrap.servers": self.bootstrap_servers,
-            "client.id": self.client_id,
+            **{name: getattr(self, attribute(name)) for name in _AS_LIBRDKAFKA},
             "client.rack": self.client_rack,
             "group.id": self.group_id or self.client_id,
             "enable.auto.commit": False,
             "enable.auto.offset.store": False,
             "auto.offset.reset": "error",
             "allow.auto.create.topics": False,
-            "isolation.level": self.isolation_level,
-            "check.crcs": self.check_crcs,
-            "fetch.min.bytes": self.fetch_min_bytes,
             "fetch.wait.max.ms": self.fetch_max_wait_ms,
-            "fetch.max.bytes": self.fetch_max_bytes,
             "message.max.bytes": min(1_000_000, self.fetch_max_bytes),
             "receive.message.max.bytes": max(LIBRDKAFKA_RECEIVE_MAX, self.fetch_max_bytes + 512),
-            "max.partition.fetch.bytes": self.max_partition_fetch_bytes,
-            "fetch.queue.backoff.ms": self.fetch_queue_backoff_ms,
-            "queued.min.messages": self.queued_min_messages,
-            "queued.max.messages.kbytes": self.queued_max_messages_kbytes,
             "socket.connection.setup.timeout.ms": max(
                 1_000, self.socket_connection_setup_timeout_ms
             ),
-            "client.dns.lookup": self.client_dns_lookup,
-            "metadata.recovery.strategy": self.metadata_recovery_strategy,
-            "metadata.recovery.rebootstrap.trigger.ms": (
-                self.metadata_recovery_rebootstrap_trigger_ms
-            ),
-            "reconnect.backoff.ms": self.reconnect_backoff_ms,
-            "reconnect.backoff.max.ms": self.reconnect_backoff_max_ms,
             "topic.metadata.refresh.interval.ms": min(3_600_000, self.metadata_max_age_ms),
             "max.poll.interval.ms": 86_400_000,
         }

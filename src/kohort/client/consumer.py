@@ -174,10 +174,14 @@ class Consumer(ConsumerMembership, Generic[K, V]):
         """
         arguments.whole(num_messages, "num_messages", arguments.MAX_INT32, 1)
         with self._alone():
-            loop = self._loop
-            count = len(loop.buffer) if loop.fill(num_messages, timeout) else 0
-            records = [loop.buffer.popleft() for _ in range(min(num_messages, count))]
-            return self._finisher.all(records) if self._finisher else records
+            filled = self._loop.fill(num_messages, timeout)
+            return self._hand_out(num_messages) if filled else []
+
+    def _hand_out(self, most: int) -> list[Record[K, V]]:
+        """Records of the buffer, finished."""
+        buffer = self._loop.buffer
+        records = [buffer.popleft() for _ in range(min(most, len(buffer)))]
+        return self._finisher.all(records) if self._finisher else records
 
     def poll_arrow(
         self, timeout: float = 1.0, max_records: int = MOST_ROWS
@@ -207,10 +211,8 @@ class Consumer(ConsumerMembership, Generic[K, V]):
         arguments.whole(max_records, "max_records", arguments.MAX_INT32, 1)
         wait = arguments.seconds(timeout)
         with self._alone():
-            if not self._loop.fill(max_records, wait, columns=True):
-                return None
-            assert self._columns is not None
-            return self._hand_out(self._columns, max_records)
+            filled = self._loop.fill(max_records, wait, columns=True)
+            return self._hand_out_columns(max_records) if filled else None
 
     def _change_fetcher(
         self, before: Callable[[], None] = lambda: None
@@ -229,8 +231,9 @@ class Consumer(ConsumerMembership, Generic[K, V]):
         self._loop.reader.read_with(new)
         return old
 
-    def _hand_out(self, columns: ColumnFetcher, most: int) -> pa.RecordBatch:
-        batch = columns.hand_out(most)
+    def _hand_out_columns(self, most: int) -> pa.RecordBatch:
+        assert self._columns is not None
+        batch = self._columns.hand_out(most)
         self._loop.meter.took_columns(batch.num_rows, bytes_of_values(batch))
         if self._recorder is not None:
             self._recorder.handed_all(places_of(batch))
@@ -261,8 +264,7 @@ class Consumer(ConsumerMembership, Generic[K, V]):
                 loop = self._loop
                 if not (loop.fill(most, _LOOK_S) and loop.gather(most, wait)):
                     continue
-                records = [loop.buffer.popleft() for _ in range(min(most, len(loop.buffer)))]
-                batch = self._finisher.all(records) if self._finisher else records
+                batch = self._hand_out(most)
             yield batch
 
     def __iter__(self) -> Iterator[Record[K, V]]:

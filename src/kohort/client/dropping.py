@@ -148,7 +148,7 @@ def _dropped(  # noqa: PLR0917 - the parts of a consumer
 ) -> None:
     if thread.is_forked:
         return
-    is_member = thread.driver.member.state in BEATING
+    is_member = thread.driver.member.core.state in BEATING
     lost = ": it leaves the group, and records since the last commit come again" * is_member
     text = f"{made} was dropped without close(){lost}. Use it in a with block, or call close()"
 

@@ -97,7 +97,8 @@ class Membership(Generic[R]):
         protocol: the kind of the group.
         on_change: called on the membership's thread with each change, see `ownership`.
 
-    All methods may be called from any thread. Nothing is sent before ``join``. A member that is
+    All methods may be called from any thread. Nothing is sent before ``join``. Methods that need a
+    membership raise ``WrongUse`` before ``join`` and ``Closed`` after ``leave``. A member that is
     dropped without ``leave`` leaves when the garbage collector takes it, with a ResourceWarning.
 
     Raises:
@@ -247,19 +248,12 @@ class Membership(Generic[R]):
 
         Other members may own them as soon as this returns. Resources that are not owned are
         ignored.
-
-        Raises:
-            Closed: the member left the group.
         """
         self._check_joined()
         self._thread.handled(Released(resources=frozenset(resources)))
 
     def request_rejoin(self, reason: str) -> None:
-        """Ask for a rebalance (KIP-568); a running rebalance absorbs the request.
-
-        Raises:
-            Closed: the member left the group.
-        """
+        """Ask for a rebalance (KIP-568); a running rebalance absorbs the request."""
         arguments.text(reason, "reason")
         self._check_joined()
         self._thread.handle(RequestRejoin(reason=reason))
@@ -270,9 +264,6 @@ class Membership(Generic[R]):
         The leader assigns nothing to this member any more. The member owns its resources until
         other members get them; then ``drained`` is true. The group does not wait for the return
         of this member (``scheduled.rebalance.max.delay.ms``).
-
-        Raises:
-            Closed: the member left the group.
         """
         self._check_joined()
         self._thread.handle(Drain())
@@ -283,16 +274,12 @@ class Membership(Generic[R]):
         return self._driver.core.ownership.drained
 
     def report_warm(self, resources: Collection[R]) -> None:
-        """This process has warm copies of these resources, which other members own; see `Prepare`.
-
-        Raises:
-            Closed: the member left the group.
-        """
+        """This process has warm copies of these resources, of other members; see `Prepare`."""
         self._check_joined()
         self._thread.handle(ReportWarm(resources=frozenset(resources)))
 
     def report_cold(self, resources: Collection[R]) -> None:
-        """This process has dropped its copies of these resources. Raises as ``report_warm``."""
+        """This process has dropped its copies of these resources."""
         self._check_joined()
         self._thread.handle(ReportCold(resources=frozenset(resources)))
 
@@ -348,12 +335,12 @@ class Membership(Generic[R]):
     def _present(self) -> MembershipSnapshot[R]:
         member, core, seen = self._driver.member, self._driver.core, self._snapshot
         acquired = core.ownership.owned
-        confirmed_at = member.last_confirmed
+        confirmed_at = member.core.last_confirmed
         newly = confirmed_at is not None and confirmed_at != seen.confirmed_at
         return MembershipSnapshot(
-            state=member.state,
+            state=member.core.state,
             generation=core.ownership.generation_id,
-            member=member.member_id,
+            member=member.core.member_id,
             owned=frozenset(acquired),
             revoking=core.ownership.releasing,
             preparing=core.ownership.preparing,

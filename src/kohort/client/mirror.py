@@ -24,6 +24,7 @@ from kohort.client.config import ClientSettings, parse_client_settings
 from kohort.client.consumer import Consumer
 from kohort.client.errors import ClientError, RequestFailed, WrongUse
 from kohort.client.producing import DeliveryFailed, IdempotentProducer
+from kohort.client.records import place_of
 from kohort.model.errors import ConfigError, ErrorCode
 from kohort.model.ids import TopicPartition
 from kohort.model.positions import Position
@@ -166,7 +167,7 @@ class Mirror:
     # -- records ----------------------------------------------------------------------------------
 
     def _send(self, record: Message) -> None:
-        partition = TopicPartition(record.topic() or "", record.partition() or 0)
+        partition = place_of(record)
         way = self._ways.setdefault(partition, _Way())
         offset = record.offset() or 0
         kind, timestamp = record.timestamp()

@@ -15,14 +15,7 @@ from kohort.client import arguments
 from kohort.client.callback_membership import CallbackMembership, resolution_of
 from kohort.client.config import ClientSettings, parse_client_settings
 from kohort.client.identity import member_identity
-from kohort.consumer.ownership_effects import (
-    Change,
-    Discard,
-    GiveUp,
-    LoseAll,
-    Prepare,
-    Take,
-)
+from kohort.consumer.ownership_effects import Change, Discard, GiveUp, LoseAll, Prepare, Take
 from kohort.engine.resource_protocol import EVERY, resource_protocol
 from kohort.model.errors import ConfigError
 from kohort.policies.consumer_groups import DESIGN_ONE

@@ -111,7 +111,7 @@ class StatusKeeper:
     ) -> MemberStatus[R]:
         """The present status; any thread may ask."""
         now, changed, joined = monotonic_now(), self._changed, self._joined
-        state = member.state
+        state = member.core.state
         why = "has not joined yet" if member.core.wanted else "not subscribed yet"
         if changed is not None:
             # One fact gives both: the driver's thread may have a later state already.
@@ -124,8 +124,8 @@ class StatusKeeper:
             state=state,
             seconds=0.0 if changed is None else _seconds(changed.at, now),
             why=why,
-            generation=member.generation_id,
-            member=member.member_id,
+            generation=member.core.synced_generation_id,
+            member=member.core.member_id,
             owned=owned,
             waiting_for=tuple(_waiting_for(member, state, ownership, pending)),
             waits=pending.waits,

@@ -22,13 +22,7 @@ from kohort.client.callback_membership import CallbackMembership, resolution_of
 from kohort.client.config import ClientSettings, parse_client_settings
 from kohort.client.errors import WrongUse
 from kohort.client.identity import member_identity
-from kohort.consumer.ownership_effects import (
-    Change,
-    Discard,
-    GiveUp,
-    Prepare,
-    Take,
-)
+from kohort.consumer.ownership_effects import Change, Discard, GiveUp, Prepare, Take
 from kohort.embedded.connect import (
     COMPATIBLE,
     EAGER,

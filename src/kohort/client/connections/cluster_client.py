@@ -13,25 +13,25 @@ from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterable, Sequence
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
 from kohort.client.config import ClientSettings
 from kohort.client.connections.answer_checks import NotRetried, check, check_leaders
 from kohort.client.connections.client_loop import ClientLoop
 from kohort.client.connections.opening import bootstrap_of, connection_settings, transport_of
-from kohort.client.errors import (
-    ClientError,
-    ConnectionsRefused,
-)
+from kohort.client.errors import ClientError, ConnectionsRefused
 from kohort.client.failures import request_failure
+from kohort.engine.cluster import metadata_request
 from kohort.engine.cluster_engine import ClusterEngine
 from kohort.engine.connections import RouterSettings
+from kohort.engine.coordinator_lookup import find_request
 from kohort.engine.member_outputs import Answered, LeadersOf, Node, Output, Target, Versioned, Where
 from kohort.member.requests import RequestId
 from kohort.model.ids import TopicPartition
 from kohort.model.instants import Instant, Millis
 from kohort.model.memory import Memory, plain_memory
-from kohort.wire.messages import k03_metadata, k10_find_coordinator
+from kohort.wire.messages.k10_find_coordinator import FindCoordinatorRequest
 
 T = TypeVar("T")
 
@@ -41,10 +41,6 @@ class RetryWaits:
 
     Until a broker was reached, ``socket.connection.setup.timeout.ms`` is the limit instead of
     ``default.api.timeout.ms``: the address is probably wrong.
-
-    Args:
-        settings: timeouts and waits.
-        reached: whether any broker was reached before.
     """
 
     def __init__(self, settings: ClientSettings, *, reached: bool) -> None:
@@ -72,10 +68,6 @@ class RetryWaits:
 def cluster_engine(settings: ClientSettings, memory: Memory = plain_memory) -> ClusterEngine:
     """The engine of a client with these settings.
 
-    Args:
-        settings: bootstrap servers and timeouts.
-        memory: makes the memory of large answers.
-
     Raises:
         ConfigError: no bootstrap server.
     """
@@ -94,10 +86,6 @@ def cluster_engine(settings: ClientSettings, memory: Memory = plain_memory) -> C
 
 class ClusterClient:
     """A client for one thread. Connections are opened and served inside its calls.
-
-    Args:
-        settings: bootstrap servers and timeouts.
-        memory: makes the memory of large answers.
 
     Raises:
         ConfigError: no bootstrap server.
@@ -260,20 +248,12 @@ class ClusterClient:
         self, names: Collection[str] | None, deadline: float, *, create: bool = False
     ) -> Any:
         """Ask any broker for topics (all of them: None)."""
-        topics = None
-        if names is not None:
-            topics = [k03_metadata.MetadataRequestTopic(name=name) for name in sorted(names)]
-        message = k03_metadata.MetadataRequest(topics=topics, allow_auto_topic_creation=create)
-        return self.request(Target.ANY, message, deadline)
+        return self.request(Target.ANY, metadata_request(names, create), deadline)
 
     def coordinator(self, group_id: str, deadline: float) -> Node:
         """The coordinator of a group."""
-        kind = k10_find_coordinator.FindCoordinatorRequest
-
-        def build(version: int) -> k10_find_coordinator.FindCoordinatorRequest:
-            return kind(coordinator_keys=[group_id]) if version >= 4 else kind(key=group_id)
-
-        message = Versioned(request_class=kind, build=build)
+        build = partial(find_request, group_id)
+        message = Versioned(request_class=FindCoordinatorRequest, build=build)
         answer = self.request(Target.ANY, message, deadline)
         found = answer.coordinators[0] if answer.coordinators else answer
         check(found.error_code, f"coordinator of group {group_id}", found.error_message)

@@ -144,6 +144,8 @@ def member_engine(
 class DriverThread(Generic[C]):
     """Runs a driver on a thread, which the first use starts.
 
+    Events, requests and commits raise `Closed` after ``stop``, or when the thread has ended.
+
     Args:
         driver: only this thread calls the driver. Other threads may read some attributes.
         settings: timeouts, and the group's id for messages.
@@ -189,18 +191,13 @@ class DriverThread(Generic[C]):
     # -- from any thread --------------------------------------------------------------------------
 
     def handle(self, event: Any) -> None:
-        """Give the driver an event soon.
-
-        Raises:
-            Closed: the thread was stopped or has ended.
-        """
+        """Give the driver an event soon."""
         self._running().post(lambda now: self.driver.handle(event, now))
 
     def handled(self, event: Any) -> None:
         """Give the driver an event and wait until it has taken the event.
 
         Raises:
-            Closed: as ``handle``.
             RequestTimedOut: the driver's thread did not take the event in time.
         """
         self.wait(self._running().call(lambda now: (None, self.driver.handle(event, now))))
@@ -212,9 +209,6 @@ class DriverThread(Generic[C]):
             ask: one of the driver's requests, for the present instant.
             read: makes the future's result from an answer without an error, or raises. ``read``
                 returns ``UNFINISHED`` if another answer to the request must come.
-
-        Raises:
-            Closed: as ``handle``.
         """
         future: Future[Any] = Future()
 
@@ -231,11 +225,7 @@ class DriverThread(Generic[C]):
         return future
 
     def commit(self, offsets: Mapping[TopicPartition, Position]) -> Future[None]:
-        """Commit under the present membership; the future raises the failure.
-
-        Raises:
-            Closed: as ``handle``.
-        """
+        """Commit under the present membership; the future raises the failure."""
 
         def read(answer: Committed) -> None:
             raise_refused(answer.refused, f"commit of group {self.group_id}")
@@ -256,7 +246,7 @@ class DriverThread(Generic[C]):
     def ask_committed(
         self, partitions: Collection[TopicPartition]
     ) -> Future[dict[TopicPartition, Position]]:
-        """Like ``committed``, with a future; raises Closed as ``handle``."""
+        """Like ``committed``, with a future."""
 
         def read(answer: OffsetsFetched) -> dict[TopicPartition, Position]:
             raise_refused(answer.refused, f"offset of group {self.group_id}")
@@ -348,7 +338,7 @@ class DriverThread(Generic[C]):
         """Let the owner look at the driver; end after ``leave``."""
         self._on_turn()
         ends = self._leave_by
-        leaving = self.driver.member.state is MemberState.LEAVING
+        leaving = self.driver.member.core.state is MemberState.LEAVING
         if ends is not None and (now >= ends or not leaving):
             self.stop(0.0)
             self.has_left.set()

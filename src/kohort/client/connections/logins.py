@@ -6,7 +6,7 @@ know: connections, settings.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final
 
 from kohort.client.connections.tokens import Token
@@ -90,13 +90,10 @@ class BearerLogin:
 
     def first(self) -> bytes:
         """The token and the extensions (KIP-342)."""
-        fields = [f"auth=Bearer {self._token.value}", *_pairs(self._token.extensions)]
+        pairs = [f"{name}={value}" for name, value in self._token.extensions.items()]
+        fields = [f"auth=Bearer {self._token.value}", *pairs]
         return f"n,,{_KVSEP}{_KVSEP.join(fields)}{_KVSEP}{_KVSEP}".encode()
 
     def answer(self, challenge: bytes) -> bytes | None:
         """The request for the reason if the broker refuses the token; None otherwise."""
         return _KVSEP.encode() if challenge else None
-
-
-def _pairs(extensions: Mapping[str, str]) -> list[str]:
-    return [f"{name}={value}" for name, value in extensions.items()]

@@ -58,12 +58,7 @@ class Transport:
 def connection_settings(
     settings: ClientSettings, notes: RequestNotes | None = None
 ) -> ConnectionSettings:
-    """The engine's share of these settings about connections.
-
-    Args:
-        settings: all settings.
-        notes: takes note of requests.
-    """
+    """The engine's share of these settings about connections."""
     return ConnectionSettings(
         client_id=settings.client_id,
         software_version=VERSION,

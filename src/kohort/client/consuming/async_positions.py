@@ -7,26 +7,41 @@ subscriptions, listeners, the delivery of records.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Collection, Coroutine, Mapping
+from functools import wraps
+from inspect import unwrap
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from kohort.client import arguments
 from kohort.client.arguments import AnyPartition, PartitionLike, PositionLike
+from kohort.client.consumer import Consumer
 from kohort.client.consuming.async_driver import AsyncDriver
-from kohort.client.consuming.consumer_positions import with_none
-from kohort.client.consuming.log_questions import GRACE_S, LogQuestions, Question
+from kohort.client.consuming.log_questions import GRACE_S, Question
 from kohort.client.consuming.poll_loop import PollLoop
+from kohort.client.consuming.steps import go_on
 from kohort.client.consuming.unblocked_consumer import UnblockedConsumer
-from kohort.client.descriptions import OffsetDescription
-from kohort.client.errors import Closed, RequestTimedOut
+from kohort.client.errors import Closed
 from kohort.consumer.core import ConsumerCore
 from kohort.model.ids import TopicPartition
-from kohort.model.positions import EARLIEST, LATEST, Position
+from kohort.model.positions import Position
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
-SHORTEST_S = 0.005
-"""Time between two looks for something that no event tells."""
+
+def _awaited(
+    method: Callable[Concatenate[Any, P], T],
+) -> Callable[Concatenate[AsyncPositions, P], Coroutine[Any, Any, T]]:
+    """A method of `Consumer` that waits for the answer to a question, as one that awaits it."""
+    question = unwrap(method)
+
+    @wraps(method)
+    async def call(consumer: AsyncPositions, /, *args: P.args, **more: P.kwargs) -> T:
+        consumer._check_open()
+        answer: T = await consumer._answer(question(consumer._inner, *args, **more))
+        return answer
+
+    return call
 
 
 class AsyncPositions:
@@ -35,7 +50,15 @@ class AsyncPositions:
     _inner: UnblockedConsumer[Any, Any]
     _loop: PollLoop
     _driver: AsyncDriver[ConsumerCore]
-    _questions: LogQuestions
+
+    position = _awaited(Consumer.position)
+    partitions_for = _awaited(Consumer.partitions_for)
+    beginning_offsets = _awaited(Consumer.beginning_offsets)
+    end_offsets = _awaited(Consumer.end_offsets)
+    offsets_for_times = _awaited(Consumer.offsets_for_times)
+    lag = _awaited(Consumer.lag)
+    seek_to_beginning = _awaited(Consumer.seek_to_beginning)
+    seek_to_end = _awaited(Consumer.seek_to_end)
 
     async def commit(self, offsets: Mapping[AnyPartition, PositionLike] | None = None) -> None:
         """Commit offsets: the next ones to read. A cancelled call does not stop the commit.
@@ -71,93 +94,23 @@ class AsyncPositions:
         )
         return found
 
-    async def position(self, partition: PartitionLike, timeout: float | None = None) -> int:
-        """As `Consumer.position`."""
-        wait = self._inner.api_timeout_s if timeout is None else arguments.seconds(timeout)
-        self._check_open()
-        deadline = asyncio.get_running_loop().time() + wait
-        while True:
-            try:
-                return self._inner.position(partition, 0)
-            except RequestTimedOut:
-                if asyncio.get_running_loop().time() >= deadline:
-                    raise
-            await asyncio.sleep(SHORTEST_S)
-
-    async def partitions_for(self, topic: str) -> list[TopicPartition]:
-        """As `Consumer.partitions_for`."""
-        (wanted,) = arguments.topics([topic])
-        self._check_open()
-        return await self._answer(self._questions.partitions_of(wanted))
-
-    async def beginning_offsets(
-        self, partitions: Collection[PartitionLike]
-    ) -> dict[TopicPartition, int]:
-        """As `Consumer.beginning_offsets`."""
-        return await self._ends(partitions, EARLIEST)
-
-    async def end_offsets(self, partitions: Collection[PartitionLike]) -> dict[TopicPartition, int]:
-        """As `Consumer.end_offsets`."""
-        return await self._ends(partitions, LATEST)
-
-    async def offsets_for_times(
-        self, times: Mapping[AnyPartition, int]
-    ) -> dict[TopicPartition, OffsetDescription | None]:
-        """As `Consumer.offsets_for_times`."""
-        wanted = arguments.times(times)
-        self._check_open()
-        return with_none(await self._answer(self._questions.offsets_at(wanted)))
-
-    async def lag(
-        self, partitions: Collection[PartitionLike] | None = None
-    ) -> dict[TopicPartition, int]:
-        """As `Consumer.lag`."""
-        wanted = self._inner.wanted(partitions)
-        ends = await self.end_offsets(wanted)
-        return {p: max(0, ends[p] - await self.position(p)) for p in sorted(wanted)}
-
-    async def seek_to_beginning(self, partitions: Collection[PartitionLike] | None = None) -> None:
-        """As `Consumer.seek_to_beginning`."""
-        wanted = self._inner.wanted(partitions)
-        self._seek_all(await self.beginning_offsets(wanted))
-
-    async def seek_to_end(self, partitions: Collection[PartitionLike] | None = None) -> None:
-        """As `Consumer.seek_to_end`."""
-        wanted = self._inner.wanted(partitions)
-        self._seek_all(await self.end_offsets(wanted))
-
-    def _seek_all(self, offsets: Mapping[TopicPartition, int]) -> None:
-        for partition, offset in offsets.items():
-            if partition in self._inner.assignment():  # a rebalance may have come meanwhile
-                self._inner.seek(partition, offset)
-
-    async def _ends(
-        self, partitions: Collection[PartitionLike], at: int
-    ) -> dict[TopicPartition, int]:
-        wanted = arguments.partitions(partitions)
-        self._check_open()
-        found = await self._answer(self._questions.offsets(wanted, at))
-        return {partition: found[partition].offset for partition in sorted(wanted)}
-
     async def _answer(self, question: Question[T]) -> T:
         """The answer to a question; when its caller is cancelled, no further request is sent."""
-        limit = self._inner.api_timeout_s + GRACE_S
+        limit = self._inner._api_timeout_s() + GRACE_S
         try:
             asked = next(question)
-            while True:
-                if isinstance(asked, float):
-                    await asyncio.sleep(asked)
-                    asked = next(question)
-                    continue
-                try:
-                    result = await self._driver.answer(asked, limit)
-                except Exception as error:
-                    asked = question.throw(error)
-                else:
-                    asked = question.send(result)
         except StopIteration as end:
             answer: T = end.value
             return answer
+        return await go_on(
+            question,
+            asked,
+            lambda asked: (
+                asyncio.sleep(asked)
+                if isinstance(asked, float)
+                else self._driver.answer(asked, limit)
+            ),
+        )
 
     def check_loop(self) -> None:
         """Raise WrongUse in another event loop than that of the first call, or in a child."""

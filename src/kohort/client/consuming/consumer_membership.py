@@ -24,28 +24,14 @@ from kohort.client.listeners import PartitionsCallback, RebalanceListener, liste
 from kohort.client.recording import ConsumerRecorder
 from kohort.client.status import MemberStatus, waits_in
 from kohort.consumer.core import ConsumerCore
-from kohort.consumer.events import (
-    Assign,
-    Drain,
-    ReportCold,
-    ReportWarm,
-    Subscribe,
-    Unsubscribe,
-)
+from kohort.consumer.events import Assign, Drain, ReportCold, ReportWarm, Subscribe, Unsubscribe
 from kohort.embedded.deferral import Wait
 from kohort.member.events import RequestRejoin
 from kohort.model.ids import Token, TopicPartition
 
 
 class ConsumerMembership(ConsumerPositions):
-    """The part of a `Consumer` that knows its group.
-
-    Args:
-        settings: brokers and timeouts.
-        thread: the driver's thread.
-        loop: the poll loop.
-        recorder: takes facts, if there is one.
-    """
+    """The part of a `Consumer` that knows its group."""
 
     def __init__(
         self,
@@ -154,12 +140,15 @@ class ConsumerMembership(ConsumerPositions):
             WrongUse: this consumer is subscribed, or a listener calls.
             RequestTimedOut: the commit for partitions that are given up took too long.
         """
-        wanted = arguments.partitions(partitions)
         with self._alone():
             self._loop.check_outside_callback()
-            if self._topics or self._pattern:
-                raise WrongUse("unsubscribe() first: the group assigns partitions to this consumer")
-            run(self._assigning(wanted, self._api_timeout_s()))
+            run(self._assigning_if_allowed(partitions))
+
+    def _assigning_if_allowed(self, partitions: Collection[PartitionLike]) -> Steps:
+        wanted = arguments.partitions(partitions)
+        if self._topics or self._pattern:
+            raise WrongUse("unsubscribe() first: the group assigns partitions to this consumer")
+        return self._assigning(wanted, self._api_timeout_s())
 
     def _assigning(
         self, wanted: frozenset[TopicPartition], timeout: float, *, commit: bool = True

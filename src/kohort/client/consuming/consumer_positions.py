@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
-from typing import Final, TypeVar
+from functools import wraps
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from confluent_kafka import Message
 
@@ -21,9 +22,9 @@ from kohort.client.config import ClientSettings
 from kohort.client.connections.driver_thread import DriverThread
 from kohort.client.connections.forking import FORKED, watch
 from kohort.client.consuming.async_commits import CommitCallback
-from kohort.client.consuming.log_questions import GRACE_S, LogQuestions, Question, answer_of
+from kohort.client.consuming.log_questions import GRACE_S, LogQuestions, Question
 from kohort.client.consuming.poll_loop import PollLoop
-from kohort.client.consuming.steps import BUSY_WAIT_S
+from kohort.client.consuming.steps import BUSY_WAIT_S, carry_out
 from kohort.client.descriptions import OffsetDescription
 from kohort.client.errors import Closed, NoOffset, RequestTimedOut, WrongUse
 from kohort.client.records import place_of
@@ -31,19 +32,27 @@ from kohort.consumer.core import ConsumerCore
 from kohort.model.ids import TopicPartition
 from kohort.model.positions import EARLIEST, LATEST, Position
 
+P = ParamSpec("P")
+S = TypeVar("S", bound="ConsumerPositions")
 T = TypeVar("T")
 
 ONE_THREAD: Final = "another thread is using this consumer; one thread at a time"
 
 
-class ConsumerPositions:
-    """The part of a `Consumer` that knows positions.
+def _blocks(
+    question: Callable[Concatenate[S, P], Question[T]],
+) -> Callable[Concatenate[S, P], T]:
+    """A method that waits in its thread for the answer; `AsyncConsumer` awaits the question."""
 
-    Args:
-        settings: brokers and timeouts.
-        thread: the driver's thread.
-        loop: the poll loop.
-    """
+    @wraps(question)
+    def call(consumer: S, /, *args: P.args, **more: P.kwargs) -> T:
+        return consumer._answer(question(consumer, *args, **more))
+
+    return call
+
+
+class ConsumerPositions:
+    """The part of a `Consumer` that knows positions."""
 
     def __init__(
         self, settings: ClientSettings, thread: DriverThread[ConsumerCore], loop: PollLoop
@@ -72,7 +81,8 @@ class ConsumerPositions:
 
     # -- positions and commits --------------------------------------------------------------------
 
-    def position(self, partition: PartitionLike, timeout: float | None = None) -> int:
+    @_blocks
+    def position(self, partition: PartitionLike, timeout: float | None = None) -> Question[int]:
         """The offset of the next record of an assigned partition.
 
         Args:
@@ -85,22 +95,7 @@ class ConsumerPositions:
             NoOffset: the partition has no position and ``auto.offset.reset`` is none.
             RequestTimedOut: the brokers did not tell the start in time.
         """
-        wait = self._api_timeout_s() if timeout is None else arguments.seconds(timeout)
-        with self._alone():
-            (wanted,) = self._assigned([partition])
-            deadline = time.monotonic() + wait
-            loop, core = self._loop, self._thread.driver.core
-            while True:
-                if wanted in loop.reader.readable:
-                    return loop.reader.positions([wanted])[wanted].offset
-                start = core.position(wanted)
-                if start is not None:
-                    return start.offset
-                if core.is_stuck(wanted):
-                    raise NoOffset({wanted: None})
-                if time.monotonic() >= deadline:
-                    raise RequestTimedOut(f"the start of {wanted} is not known in time")
-                time.sleep(BUSY_WAIT_S)
+        return self._position(partition, timeout)
 
     def seek(self, partition: PartitionLike, offset: PositionLike) -> None:
         """Go on reading an assigned partition at ``offset``, or at a position of ``committed``.
@@ -173,31 +168,38 @@ class ConsumerPositions:
 
     # -- the logs ---------------------------------------------------------------------------------
 
-    def partitions_for(self, topic: str) -> list[TopicPartition]:
+    @_blocks
+    def partitions_for(self, topic: str) -> Question[list[TopicPartition]]:
         """All partitions of a topic, in order.
 
         Raises:
             RequestTimedOut, BrokerUnreachable: the brokers do not answer in time.
             RequestFailed: the topic does not exist, or is refused.
         """
-        wanted = arguments.topics([topic])
-        with self._alone():
-            return self._answer(self._questions.partitions_of(*wanted))
+        (wanted,) = arguments.topics([topic])
+        return self._questions.partitions_of(wanted)
 
-    def beginning_offsets(self, partitions: Collection[PartitionLike]) -> dict[TopicPartition, int]:
+    @_blocks
+    def beginning_offsets(
+        self, partitions: Collection[PartitionLike]
+    ) -> Question[dict[TopicPartition, int]]:
         """The first offset that each log still has, assigned or not. Raises as `partitions_for`."""
         return self._ends(partitions, EARLIEST)
 
-    def end_offsets(self, partitions: Collection[PartitionLike]) -> dict[TopicPartition, int]:
+    @_blocks
+    def end_offsets(
+        self, partitions: Collection[PartitionLike]
+    ) -> Question[dict[TopicPartition, int]]:
         """The end of each log: the offset of the next record. Raises as `partitions_for`.
 
         With ``isolation.level=read_committed`` the end lies before the first open transaction.
         """
         return self._ends(partitions, LATEST)
 
+    @_blocks
     def offsets_for_times(
         self, times: Mapping[AnyPartition, int]
-    ) -> dict[TopicPartition, OffsetDescription | None]:
+    ) -> Question[dict[TopicPartition, OffsetDescription | None]]:
         """For each partition, the first record that is not older than the time; None without one.
 
         Args:
@@ -207,11 +209,13 @@ class ConsumerPositions:
             WrongUse: a time is negative.
             RequestTimedOut, BrokerUnreachable, RequestFailed: as `partitions_for`.
         """
-        wanted = arguments.times(times)
-        with self._alone():
-            return with_none(self._answer(self._questions.offsets_at(wanted)))
+        found = yield from self._questions.offsets_at(arguments.times(times))
+        return {tp: at if at.offset >= 0 else None for tp, at in found.items()}
 
-    def lag(self, partitions: Collection[PartitionLike] | None = None) -> dict[TopicPartition, int]:
+    @_blocks
+    def lag(
+        self, partitions: Collection[PartitionLike] | None = None
+    ) -> Question[dict[TopicPartition, int]]:
         """The lag by partition: offsets between the position and the end of the log.
 
         Args:
@@ -222,12 +226,17 @@ class ConsumerPositions:
             NoOffset: a partition has no position and ``auto.offset.reset`` is none.
             RequestTimedOut, BrokerUnreachable, RequestFailed: as `partitions_for`.
         """
-        with self._alone():
-            wanted = self._wanted(partitions)
-            ends = self._ends(wanted, LATEST)
-            return {p: max(0, ends[p] - self.position(p)) for p in sorted(wanted)}
+        ends = yield from self._ends(self._wanted(partitions), LATEST)
+        found = {}
+        for partition, end in ends.items():
+            position = yield from self._position(partition)
+            found[partition] = max(0, end - position)
+        return found
 
-    def seek_to_beginning(self, partitions: Collection[PartitionLike] | None = None) -> None:
+    @_blocks
+    def seek_to_beginning(
+        self, partitions: Collection[PartitionLike] | None = None
+    ) -> Question[None]:
         """Go on reading at the first offset that each log still has.
 
         Args:
@@ -237,11 +246,12 @@ class ConsumerPositions:
             WrongUse: a partition is not assigned; nothing was changed.
             RequestTimedOut, BrokerUnreachable, RequestFailed: as `partitions_for`.
         """
-        self._seek_to(partitions, EARLIEST)
+        return self._seek_to(partitions, EARLIEST)
 
-    def seek_to_end(self, partitions: Collection[PartitionLike] | None = None) -> None:
+    @_blocks
+    def seek_to_end(self, partitions: Collection[PartitionLike] | None = None) -> Question[None]:
         """Go on reading after the last record of each log. As `seek_to_beginning`."""
-        self._seek_to(partitions, LATEST)
+        return self._seek_to(partitions, LATEST)
 
     # -- pausing ----------------------------------------------------------------------------------
 
@@ -327,24 +337,49 @@ class ConsumerPositions:
 
     # -- helpers ----------------------------------------------------------------------------------
 
-    def _ends(self, partitions: Collection[PartitionLike], at: int) -> dict[TopicPartition, int]:
-        wanted = arguments.partitions(partitions)
-        with self._alone():
-            found = self._answer(self._questions.offsets(wanted, at))
-            return {partition: found[partition].offset for partition in sorted(wanted)}
+    def _position(self, partition: PartitionLike, timeout: float | None = None) -> Question[int]:
+        wait = self._api_timeout_s() if timeout is None else arguments.seconds(timeout)
+        deadline = time.monotonic() + wait
+        loop, core = self._loop, self._thread.driver.core
+        while True:
+            with self._alone():
+                (wanted,) = self._assigned([partition])
+                if wanted in loop.reader.readable:
+                    return loop.reader.positions([wanted])[wanted].offset
+                if (start := core.position(wanted)) is not None:
+                    return start.offset
+                if core.is_stuck(wanted):
+                    raise NoOffset({wanted: None})
+            if time.monotonic() >= deadline:
+                raise RequestTimedOut(f"the start of {wanted} is not known in time")
+            yield BUSY_WAIT_S
 
-    def _seek_to(self, partitions: Collection[PartitionLike] | None, at: int) -> None:
-        with self._alone():
-            wanted = self._wanted(partitions)
-            for partition, offset in self._ends(wanted, at).items():
-                self._loop.seek(partition, Position(offset))
+    def _ends(
+        self, partitions: Collection[PartitionLike], at: int
+    ) -> Question[dict[TopicPartition, int]]:
+        wanted = arguments.partitions(partitions)
+        found = yield from self._questions.offsets(wanted, at)
+        return {partition: found[partition].offset for partition in sorted(wanted)}
+
+    def _seek_to(self, partitions: Collection[PartitionLike] | None, at: int) -> Question[None]:
+        ends = yield from self._ends(self._wanted(partitions), at)
+        for partition, offset in ends.items():
+            if partition in self._loop.assigned:  # with asyncio a rebalance may have come meanwhile
+                self.seek(partition, offset)
 
     def _wanted(self, partitions: Collection[PartitionLike] | None) -> frozenset[TopicPartition]:
         return self._loop.assigned if partitions is None else self._assigned(partitions)
 
     def _answer(self, question: Question[T]) -> T:
         limit = self._api_timeout_s() + GRACE_S
-        return answer_of(question, lambda future: self._thread.wait(future, limit))
+
+        def wait(asked: Future[Any] | float) -> Any:
+            return (
+                time.sleep(asked) if isinstance(asked, float) else self._thread.wait(asked, limit)
+            )
+
+        with self._alone():
+            return carry_out(question, wait)
 
     def _check_group(self, call: str) -> None:
         if not self._has_group:
@@ -384,13 +419,6 @@ class _Forked:
 
     def release(self) -> None:
         """Never called."""
-
-
-def with_none(
-    found: Mapping[TopicPartition, OffsetDescription],
-) -> dict[TopicPartition, OffsetDescription | None]:
-    """The offsets, with None where no record fits."""
-    return {tp: at if at.offset >= 0 else None for tp, at in found.items()}
 
 
 def _done() -> Future[None]:

@@ -9,7 +9,6 @@ help; as the calls of `Admin`.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Generator, Mapping
 from concurrent.futures import Future
 from typing import Any, Final, TypeAlias, TypeVar
@@ -19,28 +18,23 @@ from kohort.client.connections.answer_checks import check_known, check_leaders, 
 from kohort.client.connections.cluster_client import RetryWaits, left_ms
 from kohort.client.connections.driver_thread import UNFINISHED, DriverThread
 from kohort.client.descriptions import OffsetDescription
+from kohort.engine.cluster import metadata_request
 from kohort.engine.member_offsets import list_request
 from kohort.engine.member_outputs import Answered, LeadersOf, Target
 from kohort.model.ids import TopicPartition
 from kohort.wire.messages.k02_list_offsets import ListOffsetsRequest
-from kohort.wire.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
 
 T = TypeVar("T")
 
 Question: TypeAlias = Generator[Future[Any] | float, Any, T]
-"""Yields a future, and gets its result or its exception; or yields seconds to wait."""
+"""Yields a future, and gets its result or its exception; or yields seconds to wait. See `steps`."""
 
 GRACE_S: Final = 1.0
 """The driver ends each request in time; so much later a caller gives up on the driver."""
 
 
 class LogQuestions:
-    """Asks any broker about topics, and leaders about offsets.
-
-    Args:
-        settings: timeouts, ``isolation.level``.
-        thread: sends the requests.
-    """
+    """Asks any broker about topics, and leaders about offsets."""
 
     def __init__(self, settings: ClientSettings, thread: DriverThread[Any]) -> None:
         self._settings = settings
@@ -92,8 +86,7 @@ class LogQuestions:
             yield wait
 
     def _metadata(self, topics: Collection[str], deadline: float) -> Future[Any]:
-        wanted = [MetadataRequestTopic(name=name) for name in sorted(topics)]
-        message = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
+        message = metadata_request(topics)
         return self._thread.request(
             lambda now: self._driver.request(
                 Target.ANY, message, now, timeout_ms=left_ms(deadline)
@@ -126,28 +119,3 @@ class LogQuestions:
             ),
             read,
         )
-
-
-def answer_of(question: Question[T], wait: Callable[[Future[Any]], Any]) -> T:
-    """The answer to a question, in a thread that blocks.
-
-    Args:
-        question: one of `LogQuestions`.
-        wait: the result of a future.
-    """
-    try:
-        asked = next(question)
-        while True:
-            if isinstance(asked, float):
-                time.sleep(asked)
-                asked = next(question)
-                continue
-            try:
-                result = wait(asked)
-            except Exception as error:
-                asked = question.throw(error)
-            else:
-                asked = question.send(result)
-    except StopIteration as end:
-        answer: T = end.value
-        return answer

@@ -26,13 +26,7 @@ if TYPE_CHECKING:
 
 
 class PartitionReader:
-    """Reads the partitions of one consumer.
-
-    Args:
-        fetcher: the source of records.
-        meter: counts records.
-        recorder: takes facts, if there is one.
-    """
+    """Reads the partitions of one consumer."""
 
     def __init__(
         self, fetcher: RecordFetcher, meter: PollMeter, recorder: ConsumerRecorder | None

@@ -41,7 +41,7 @@ from kohort.consumer.effects import (
 from kohort.consumer.events import CallbackDone, OutOfRange, Polled, Seek, Stopped
 from kohort.consumer.fencing import Verdict, is_sure, judge
 from kohort.consumer.ownership_effects import Discard, Prepare
-from kohort.engine.member_outputs import RequestErrorKind, request_error
+from kohort.engine.member_outputs import RequestError, RequestErrorKind
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import Token, TopicPartition
 from kohort.model.instants import MICROS_PER_MILLI, MICROS_PER_SECOND, Instant
@@ -60,12 +60,7 @@ _TOUCH_MICROS: Final = 1_000_000
 class PollLoop:
     """The group's work of one consumer, for its polling thread.
 
-    Args:
-        settings: poll interval.
-        thread: the driver's thread.
-        fetcher: the source of records.
-        tell: calls the listener; returns a coroutine if the listener is one.
-        recorder: takes facts, if there is one.
+    ``tell`` calls the listener, and returns a coroutine if the listener is one.
     """
 
     def __init__(
@@ -223,7 +218,7 @@ class PollLoop:
 
     def _unserved(self) -> ClientError:
         fetcher = self.reader.fetcher
-        why = self._driver.unserved or request_error(RequestErrorKind.DENIED, fetcher.denied)
+        why = self._driver.unserved or RequestError(RequestErrorKind.DENIED, fetcher.denied)
         self._driver.unserved, fetcher.denied = None, ""
         return request_failure(why, self._thread.group_id)
 

@@ -1,6 +1,6 @@
-"""Work of a consumer inside poll that may have to wait, for callers that block and for asyncio.
+"""Work of a consumer that may have to wait, for callers that block and for asyncio.
 
-In: a generator that yields wherever the work has to wait. Out: the end of the work, or the
+In: a generator that yields wherever the work has to wait. Out: the result of the work, or the
 exception of a step. Must not know: the work.
 """
 
@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Generator
 from inspect import iscoroutine
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 from kohort.client.errors import WrongUse
 
@@ -23,32 +23,63 @@ BUSY_WAIT_S: Final = 0.005
 """Time between two looks while a rebalance waits for this application."""
 
 
+T = TypeVar("T")
+Y = TypeVar("Y")
+
+
+def carry_out(work: Generator[Y, Any, T], wait: Callable[[Y], Any]) -> T:
+    """The result of work in this thread.
+
+    Args:
+        work: each yield gets the result of its wait, or the exception that ended the wait.
+        wait: waits for a yielded value.
+    """
+    try:
+        awaited = next(work)
+        while True:
+            try:
+                result = wait(awaited)
+            except BaseException as error:
+                # Also Ctrl-C: the work cleans up now, not when the traceback is forgotten.
+                awaited = work.throw(error)
+            else:
+                awaited = work.send(result)
+    except StopIteration as end:
+        found: T = end.value
+        return found
+
+
+async def go_on(work: Generator[Y, Any, T], awaited: Y, wait: Callable[[Y], Awaitable[Any]]) -> T:
+    """As `carry_out`, for asyncio, from the first yielded value on."""
+    try:
+        while True:
+            try:
+                result = await wait(awaited)
+            except BaseException as error:
+                awaited = work.throw(error)
+            else:
+                awaited = work.send(result)
+    except StopIteration as end:
+        found: T = end.value
+        return found
+
+
 def run(steps: Steps) -> None:
-    """Carry out the work in this thread, and sleep where the work has to wait.
+    """Carry out steps in this thread, and sleep where they have to wait.
 
     Raises:
         WrongUse: a listener is a coroutine.
         BaseException: a step raised it, or it ended a wait, such as KeyboardInterrupt.
     """
-    try:
-        awaited = next(steps)
-        while True:
-            if awaited is None:
-                try:
-                    time.sleep(BUSY_WAIT_S)
-                except BaseException as stopped:
-                    # Ctrl-C: the work cleans up now, not when the traceback is forgotten.
-                    awaited = steps.throw(stopped)
-                else:
-                    awaited = next(steps)
-                continue
-            if iscoroutine(awaited):
-                awaited.close()
-            awaited = steps.throw(
-                WrongUse("a listener is a coroutine: give functions, or use AsyncConsumer")
-            )
-    except StopIteration:
-        return
+    carry_out(steps, _sleep)
+
+
+def _sleep(awaited: Awaitable[Any] | None) -> None:
+    if awaited is not None:
+        if iscoroutine(awaited):
+            awaited.close()
+        raise WrongUse("a listener is a coroutine: give functions, or use AsyncConsumer")
+    time.sleep(BUSY_WAIT_S)
 
 
 class WorkInTurn:
@@ -81,7 +112,7 @@ class WorkInTurn:
             awaited = next(steps)
         except StopIteration:
             return
-        self._task = asyncio.create_task(self._go_on(steps, awaited))
+        self._task = asyncio.create_task(go_on(steps, awaited, self._wait))
         await self._finish()
 
     async def end(self, longest_s: float) -> None:
@@ -110,14 +141,5 @@ class WorkInTurn:
             if task.done() and self._task is task:
                 self._task = None
 
-    async def _go_on(self, steps: Steps, awaited: Awaitable[Any] | None) -> None:
-        try:
-            while True:
-                try:
-                    await (self._pause() if awaited is None else awaited)
-                except BaseException as error:
-                    awaited = steps.throw(error)
-                else:
-                    awaited = next(steps)
-        except StopIteration:
-            return
+    def _wait(self, awaited: Awaitable[Any] | None) -> Awaitable[Any]:
+        return self._pause() if awaited is None else awaited

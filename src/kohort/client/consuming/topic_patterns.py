@@ -16,10 +16,10 @@ from typing import Any, Final
 from kohort.client.config import ClientSettings
 from kohort.client.connections.driver_thread import DriverThread
 from kohort.client.errors import ClientError, RequestFailed
+from kohort.engine.cluster import metadata_request
 from kohort.engine.member_outputs import Answered, Target
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import TopicPartition
-from kohort.wire.messages import k03_metadata
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -88,8 +88,7 @@ class TopicNames:
             )
 
     def _ask(self) -> Future[list[str]]:
-        names = [k03_metadata.MetadataRequestTopic(name=name) for name in self._left]
-        message = k03_metadata.MetadataRequest(topics=names, allow_auto_topic_creation=self._create)
+        message = metadata_request(self._left, self._create)
         driver = self._thread.driver
         return self._thread.request(
             lambda now: driver.request(Target.ANY, message, now), self._read
@@ -151,7 +150,7 @@ class TopicPattern:
         now = time.monotonic()
         if self._asked is None:
             if now >= self._ask_at:
-                message = k03_metadata.MetadataRequest(topics=None, allow_auto_topic_creation=False)
+                message = metadata_request(None)
                 driver = self._thread.driver
                 self._asked = self._thread.request(
                     lambda now: driver.request(Target.ANY, message, now), self._names

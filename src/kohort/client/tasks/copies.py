@@ -14,6 +14,7 @@ from confluent_kafka import Message
 
 from kohort.client.config import ClientSettings
 from kohort.client.fetching.record_fetcher import ProblemKind, RecordFetcher
+from kohort.client.records import place_of
 from kohort.client.tasks.changelog import NO_POSITION, Changes, Replay, decode_epoch
 from kohort.client.tasks.store import StoreFile
 from kohort.model.errors import ProtocolError
@@ -26,13 +27,7 @@ _MOST_OPEN: Final = 50_000
 
 
 class Copy:
-    """One task's store that follows its changelog.
-
-    Args:
-        task: the input partition.
-        changelog: the partition with the changes.
-        file: the store.
-    """
+    """One task's store that follows its changelog."""
 
     def __init__(self, task: TopicPartition, changelog: TopicPartition, file: StoreFile) -> None:
         self.task = task
@@ -167,7 +162,7 @@ class Copies:
             return
         touched: set[TopicPartition] = set()
         for message in self._fetcher.take(_MOST_RECORDS, timeout_s):
-            changelog = TopicPartition(message.topic() or "", message.partition() or 0)
+            changelog = place_of(message)
             if copy := self._copies.get(changelog):
                 copy.read(message)
                 touched.add(changelog)

@@ -29,7 +29,8 @@ from kohort.client.config import ClientSettings, parse_client_settings
 from kohort.client.consumer import Consumer
 from kohort.client.errors import WrongUse
 from kohort.client.producing import DeliveryFailed
-from kohort.client.tasks.changelog import Checkpoint, claim
+from kohort.client.records import place_of
+from kohort.client.tasks.changelog import claim
 from kohort.client.tasks.changelog_topic import make_changelog, name_of_changelog
 from kohort.client.tasks.copies import Copies, Copy
 from kohort.client.tasks.task import Task, TaskState, TaskStatus
@@ -221,7 +222,7 @@ class StatefulTasks:
         return self._stop_at is not None and time.monotonic() >= self._stop_at
 
     def _handle(self, record: Message) -> None:
-        partition = TopicPartition(record.topic() or "", record.partition() or 0)
+        partition = place_of(record)
         task = self._running.get(partition)
         offset = record.offset() or 0
         if task is None or offset < task.position:
@@ -323,12 +324,8 @@ class StatefulTasks:
         file = self._copies.stop(partition)
         assert file is not None
         del self._restoring[partition]
-        at = Checkpoint(
-            next_offset=replay.next_offset,
-            epoch=replay.epoch,
-            owner=replay.owner,
-            position=replay.checkpoint.position,
-        )
+        newest = replace(replay.checkpoint, epoch=replay.epoch, owner=replay.owner)
+        at = replace(newest, next_offset=replay.next_offset)
         task = Task(
             partition,
             file,

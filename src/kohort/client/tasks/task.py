@@ -6,7 +6,7 @@ the store. Must not know: the group, restores.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from kohort.client.tasks.changelog import Checkpoint, batch
@@ -86,12 +86,8 @@ class Task:
         """Begin a commit: write the changes and a marker into the changelog."""
         at = self._checkpoint
         records = batch(self.store.changes, at.epoch, at.owner, self.position)
-        reached = Checkpoint(
-            next_offset=at.next_offset + len(records),
-            epoch=at.epoch,
-            owner=at.owner,
-            position=self.position,
-        )
+        behind = at.next_offset + len(records)
+        reached = replace(at, next_offset=behind, position=self.position)
         self._sent = self._writer.send(self._changelog, records), reached
 
     def finish(self) -> str | None:
