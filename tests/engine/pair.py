@@ -279,7 +279,7 @@ class World:
 
     def story(self) -> str:
         return "; ".join(
-            f"{c.name} {c.engine.state.value} {c.generations} owns {len(c.owned)}"
+            f"{c.name} {c.engine.core.state.value} {c.generations} owns {len(c.owned)}"
             for c in self.clients
         )
 
@@ -292,8 +292,8 @@ class World:
             if any(topic in c.topics for c in members)
         }
         return (
-            len({c.engine.generation_id for c in members}) == 1
-            and all(c.engine.state.value == "stable" for c in members)
+            len({c.engine.core.synced_generation_id for c in members}) == 1
+            and all(c.engine.core.state.value == "stable" for c in members)
             and set().union(*(c.owned for c in members)) == everything
         )
 

@@ -46,11 +46,11 @@ class RecordedClient(Client):
 
     def leave(self) -> None:
         super().leave()
-        self.tell(ProcessStopped(group_id=GROUP, member_id=self.engine.member_id))
+        self.tell(ProcessStopped(group_id=GROUP, member_id=self.engine.core.member_id))
 
     def kill(self) -> None:
         super().kill()
-        self.tell(ProcessKilled(group_id=GROUP, member_id=self.engine.member_id))
+        self.tell(ProcessKilled(group_id=GROUP, member_id=self.engine.core.member_id))
 
     def commit(self) -> None:
         offsets = tuple((p, self.world.now // 1_000) for p in sorted(self.owned))
@@ -77,7 +77,7 @@ class RecordedClient(Client):
         gone, new = sorted(self.owned - partitions), sorted(partitions - self.owned)
         super()._own(partitions)
         if self.alive and gone:
-            lost = self.losses and self.engine.member_id == ""
+            lost = self.losses and self.engine.core.member_id == ""
             self._callback(CallbackKind.LOST if lost else CallbackKind.REVOKED, gone)
         if self.alive and (new or not gone):
             self._callback(CallbackKind.ASSIGNED, new)
@@ -87,7 +87,7 @@ class RecordedClient(Client):
             self.tell(
                 fact(
                     group_id=GROUP,
-                    member_id=self.engine.member_id,
+                    member_id=self.engine.core.member_id,
                     generation_id=self.joined.generation_id if self.joined else GenerationId(-1),
                     kind=kind,
                     partitions=tuple(partitions),

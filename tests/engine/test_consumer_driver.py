@@ -41,8 +41,12 @@ TIMED_OUT = RequestError(kind=RequestErrorKind.TIMED_OUT, message="no answer")
 class Member:
     """A member engine that notes requests; a test answers them."""
 
-    config = SimpleNamespace(group_id="g")
-    member_id, generation_id, sure_until = NO_MEMBER, NO_GENERATION, None
+    core = SimpleNamespace(
+        config=SimpleNamespace(group_id="g"),
+        member_id=NO_MEMBER,
+        synced_generation_id=NO_GENERATION,
+        sure_until=None,
+    )
 
     def __init__(self) -> None:
         self.asked: list[Any] = []

@@ -162,7 +162,7 @@ def group(*wanted: AssignAgain | None) -> tuple[World, Client, Client]:
     world.run(4_000)
     follower = world.client("b", session_timeout_ms=6_000).join()
     world.until(lambda: world.settled(leader, follower), within_ms=20_000)
-    assert leader.engine.is_leader
+    assert leader.engine.core.is_leader
     assigner.wanted = list(wanted)
     return world, leader, follower
 
@@ -220,7 +220,7 @@ def test_a_leader_that_lost_its_membership_forgets_the_timer() -> None:
     generation = follower.generations[-1]
     leader.join()
     world.until(lambda: world.settled(leader, follower), within_ms=20_000)
-    assert not leader.engine.is_leader
+    assert not leader.engine.core.is_leader
     settled = follower.generations[-1]
     assert settled > generation
     world.run(60_000)

@@ -85,7 +85,7 @@ def test_a_member_that_is_killed_is_replaced_when_its_session_ends() -> None:
 def test_the_leader_may_be_the_one_that_is_killed() -> None:
     world = World()
     members = three(world, session_timeout_ms=10_000)
-    leader = next(m for m in members if m.engine.is_leader)
+    leader = next(m for m in members if m.engine.core.is_leader)
     leader.kill()
     others = [m for m in members if m is not leader]
     world.until(lambda: world.settled(*others), within_ms=30_000)
@@ -354,7 +354,7 @@ def test_a_slow_revocation_starts_no_further_round(
 
     leader, other = member("1"), member("2")
     world.until(lambda: loads(leader, other) == [6, 6], within_ms=20_000)
-    assert leader.engine.is_leader
+    assert leader.engine.core.is_leader
     (leader if leads == "holder" else other).release_ms = 90_000
     before = leader.generations[-1]
     third = member("3")
@@ -384,12 +384,12 @@ def test_partitions_withheld_for_a_dead_holder_get_an_owner(
     ]
     leader, follower = (member.join() for member in members)
     world.until(lambda: world.settled(leader, follower), within_ms=20_000)
-    assert leader.engine.is_leader
+    assert leader.engine.core.is_leader
     holder, other = sorted(members, key=lambda client: -len(client.owned))
-    assert holder.engine.is_leader == (leads == "holder")
+    assert holder.engine.core.is_leader == (leads == "holder")
     third = world.client("m", group_instance_id=GroupInstanceId("m"), **settings).join()
     world.until(lambda: third.generations != [], within_ms=20_000)
-    instance = holder.engine.config.group_instance_id
+    instance = holder.engine.core.config.group_instance_id
     holder.kill()
     back = world.client("its next process", group_instance_id=instance, **settings).join()
     world.until(lambda: back.generations != [], within_ms=2_000)

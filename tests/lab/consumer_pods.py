@@ -183,7 +183,7 @@ class ConsumerPod(Pod):
     def _exit(self) -> None:
         # The consumer has recorded its end, if it was closed.
         if not self._leaves:
-            member_id = self.driver.member.member_id
+            member_id = self.driver.member.core.member_id
             self._record(ProcessKilled(group_id=self._group_id, member_id=member_id))
         self._end(silent=False)
         self.return_after(self._back_after_ms)

@@ -242,9 +242,9 @@ def test_operators_grow_topics_change_subscriptions_and_ask_for_rebalances() -> 
     world.run(59_000)
     assert world.converged(("a", "b"))
     assert sum(tp.topic == "u" for tp in world.ownership("a").owned) == 3
-    generation = world.pods["a"].driver.member.generation_id
+    generation = world.pods["a"].driver.member.core.synced_generation_id
     world.run(75_000)
-    assert world.pods["a"].driver.member.generation_id > generation
+    assert world.pods["a"].driver.member.core.synced_generation_id > generation
 
 
 def test_a_slow_application_leaves_and_comes_back() -> None:

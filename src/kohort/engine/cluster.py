@@ -217,10 +217,15 @@ def _codes(response: Any) -> list[int]:
     return [getattr(response, "error_code", 0), *found]
 
 
-def metadata_request(topics: Iterable[str], create: bool, version: int) -> MetadataRequest:
-    """Ask about these topics and no others; version 0 cannot ask about none.
+def metadata_request(
+    topics: Iterable[str] | None, create: bool = False, version: int = 4
+) -> MetadataRequest:
+    """Ask about these topics and no others, or about all of them (None).
 
     ``create`` lets the broker create them. Versions below 4 have no such field: the broker decides.
+    Version 0 cannot ask about no topic.
     """
-    wanted = [MetadataRequestTopic(name=topic) for topic in sorted(topics)]
+    wanted = None
+    if topics is not None:
+        wanted = [MetadataRequestTopic(name=topic) for topic in sorted(topics)]
     return MetadataRequest(topics=wanted, allow_auto_topic_creation=create or version < 4)

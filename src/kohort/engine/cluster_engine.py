@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from kohort.engine.connections import Bytes, Endpoint, Loss, Purpose, RouterSettings
+from kohort.engine.connections import Bytes, Ended, Endpoint, Loss, Purpose, RouterSettings
 from kohort.engine.member_outputs import (
     Answered,
     LeaderOf,
@@ -33,8 +33,7 @@ from kohort.engine.member_outputs import (
     Versioned,
     Where,
 )
-from kohort.engine.request_router import RequestRouter
-from kohort.engine.router_events import Ended, RouterEvent
+from kohort.engine.request_router import RequestRouter, RouterEvent
 from kohort.member.backoff import Entropy
 from kohort.member.requests import RequestId
 from kohort.model.errors import ConfigError, InvariantViolation

@@ -14,10 +14,10 @@ have been accepted: the older one is sent first and repeats the newer offsets.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import takewhile
 
-from kohort.engine.connections import PendingRequest, Purpose
+from kohort.engine.connections import Ended, PendingRequest, Purpose
 from kohort.engine.member_offsets import commit_codes, commit_request
 from kohort.engine.member_outputs import (
     Committed,
@@ -26,7 +26,6 @@ from kohort.engine.member_outputs import (
     Target,
 )
 from kohort.engine.request_router import RequestRouter
-from kohort.engine.router_events import Ended
 from kohort.member.events import CommitAccepted, CommitRefused, Event
 from kohort.member.member import Member
 from kohort.member.requests import RequestId
@@ -51,7 +50,7 @@ class _Commit:
     """The offsets that are still to be committed: accepted newer commits remove theirs."""
     as_member: bool
     """Made under a membership; otherwise it is the commit of a simple consumer."""
-    pending: PendingRequest | None = None
+    pending: PendingRequest = field(init=False)
     generation_id: GenerationId = NO_GENERATION
     member_id: MemberId = NO_MEMBER
     """The identity with which it was sent last."""
@@ -82,14 +81,14 @@ class CommitRequests:
     ) -> None:
         """Begin a commit; it ends in exactly one Committed."""
         member = self._member
-        commit = _Commit(request_id=request_id, offsets=dict(offsets), as_member=member.wanted)
         if not offsets:
-            self._router.out.append(Committed(request_id=request_id))
+            self._answer(request_id)
             return
-        if commit.as_member and member.generation_id == NO_GENERATION:
+        if member.wanted and member.generation_id == NO_GENERATION:
             text = f"no membership in group {member.config.group_id!r}: {member.state.value}"
-            self._answer(commit, _membership(text, ErrorCode.UNKNOWN_MEMBER_ID))
+            self._answer(request_id, _membership(text))
             return
+        commit = _Commit(request_id=request_id, offsets=dict(offsets), as_member=member.wanted)
         self._commits[request_id] = commit
         commit.pending = self._router.open(
             Purpose.COMMIT,
@@ -106,7 +105,7 @@ class CommitRequests:
     def cancel(self, request_id: RequestId) -> bool:
         """Forget a commit; whether there was one."""
         commit = self._commits.pop(request_id, None)
-        if commit is not None and commit.pending is not None:
+        if commit is not None:
             self._router.cancel(commit.pending)
         return commit is not None
 
@@ -117,7 +116,7 @@ class CommitRequests:
         if commit is None:
             return
         if error is not None:
-            self._answer(commit, error)
+            self._answer(commit.request_id, error)
             return
         codes = commit_codes(message)
         refusal = next((c for c in codes.values() if c in _OF_MEMBERSHIP), None)
@@ -128,34 +127,31 @@ class CommitRequests:
         elif refusal is None:
             self._settle(commit, codes, pending.sent_at or now)
         elif not commit.offsets:
-            self._done(commit)
+            self._answer(commit.request_id)
         elif self._worth_repeating(commit, refusal):
-            self._repeat(commit, pending, now)
+            self._repeat(commit, now)
         else:
             self._refuse(commit, refusal)
 
     def joined(self, now: Instant) -> None:
         """Send the commits that waited for the new generation."""
         for commit in self._commits.values():
-            if commit.held and commit.pending is not None:
+            if commit.held:
                 commit.held = False
                 commit.pending.not_before = now
 
     def membership_lost(self, text: str) -> None:
         """End all commits of the membership: other members may own the partitions."""
         for commit in [c for c in self._commits.values() if c.as_member]:
-            if commit.pending is not None:
-                self._router.cancel(commit.pending)
-            self._answer(commit, _membership(text, ErrorCode.UNKNOWN_MEMBER_ID))
+            self._router.cancel(commit.pending)
+            self._answer(commit.request_id, _membership(text))
 
     def leaving(self) -> None:
         """End the commits that were not sent before the member leaves."""
         for commit in [c for c in self._commits.values() if c.as_member]:
-            pending = commit.pending
-            if pending is not None and pending.sent_at is None:
-                self._router.cancel(pending)
-                text = "the member leaves the group"
-                self._answer(commit, _membership(text, ErrorCode.UNKNOWN_MEMBER_ID))
+            if commit.pending.sent_at is None:
+                self._router.cancel(commit.pending)
+                self._answer(commit.request_id, _membership("the member leaves the group"))
 
     # -- inside -----------------------------------------------------------------------------------
 
@@ -195,8 +191,7 @@ class CommitRequests:
 
     def _hold(self, commit: _Commit) -> None:
         commit.held = True
-        if commit.pending is not None:
-            self._router.hold(commit.pending)
+        self._router.hold(commit.pending)
 
     def _settle(
         self, commit: _Commit, codes: Mapping[TopicPartition, ErrorCode], sent_at: Instant
@@ -222,14 +217,9 @@ class CommitRequests:
             if commit.offsets.keys().isdisjoint(committed):
                 continue
             commit.offsets = {tp: o for tp, o in commit.offsets.items() if tp not in committed}
-            pending = commit.pending
-            if not commit.offsets and pending is not None and pending.connection is None:
-                self._router.cancel(pending)
-                self._done(commit)
-
-    def _done(self, commit: _Commit) -> None:
-        del self._commits[commit.request_id]
-        self._router.out.append(Committed(request_id=commit.request_id))
+            if not commit.offsets and commit.pending.connection is None:
+                self._router.cancel(commit.pending)
+                self._answer(commit.request_id)
 
     def _worth_repeating(self, commit: _Commit, refusal: ErrorCode) -> bool:
         if not commit.as_member or refusal is ErrorCode.FENCED_INSTANCE_ID:
@@ -239,11 +229,11 @@ class CommitRequests:
             return True
         return refusal in _MEMBERSHIP_ENDED and member.generation_id > commit.generation_id
 
-    def _repeat(self, commit: _Commit, pending: PendingRequest, now: Instant) -> None:
+    def _repeat(self, commit: _Commit, now: Instant) -> None:
         if self._member.state in _ON_ITS_WAY:
             self._hold(commit)
         else:
-            self._router.again(pending, self._router.soon(now))
+            self._router.again(commit.pending, self._router.soon(now))
 
     def _refuse(self, commit: _Commit, refusal: ErrorCode) -> None:
         if commit.as_member:
@@ -255,19 +245,19 @@ class CommitRequests:
         group = self._member.config.group_id
         if refusal is ErrorCode.REBALANCE_IN_PROGRESS:
             text = f"group {group!r} is rebalancing; commit again when that is over"
-            error = RequestError(kind=RequestErrorKind.REBALANCING, message=text, code=refusal)
+            error = RequestError(RequestErrorKind.REBALANCING, text, refusal)
         else:
             text = (
                 f"group {group!r} refused a commit of generation {commit.generation_id}: "
                 f"{refusal.name}; other members may own the partitions"
             )
             error = _membership(text, refusal)
-        self._answer(commit, error)
+        self._answer(commit.request_id, error)
 
-    def _answer(self, commit: _Commit, error: RequestError) -> None:
-        self._commits.pop(commit.request_id, None)
-        self._router.out.append(Committed(request_id=commit.request_id, error=error))
+    def _answer(self, request_id: RequestId, error: RequestError | None = None) -> None:
+        self._commits.pop(request_id, None)
+        self._router.out.append(Committed(request_id=request_id, error=error))
 
 
-def _membership(text: str, code: ErrorCode) -> RequestError:
-    return RequestError(kind=RequestErrorKind.MEMBERSHIP, message=text, code=code)
+def _membership(text: str, code: ErrorCode = ErrorCode.UNKNOWN_MEMBER_ID) -> RequestError:
+    return RequestError(RequestErrorKind.MEMBERSHIP, text, code)

@@ -34,7 +34,6 @@ from kohort.engine.member_outputs import (
     RequestErrorKind,
     Transmit,
     Unserved,
-    request_error,
 )
 from kohort.member.backoff import Backoff, Entropy
 from kohort.model.deadlines import Deadlines
@@ -141,7 +140,7 @@ class ConnectionPool:
             f"{self._settings.security_protocol}"
             for endpoint in endpoints
         )
-        return request_error(kind, text)
+        return RequestError(kind, text)
 
     # -- the shell --------------------------------------------------------------------------------
 
@@ -351,7 +350,7 @@ class ConnectionPool:
         trouble.refusals = trouble.refusals + 1 if loss is Loss.REFUSED else 0
         denied = loss is Loss.DENIED
         if denied:
-            error = request_error(RequestErrorKind.DENIED, f"{endpoint}: {reason}")
+            error = RequestError(RequestErrorKind.DENIED, f"{endpoint}: {reason}")
             self._out.append(Unserved(error=error))
         return self._forget(connection, reason, denied=denied)
 

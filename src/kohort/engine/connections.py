@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from typing import Any, NamedTuple, TypeAlias
 
-from kohort.engine.member_outputs import Where
+from kohort.engine.member_outputs import RequestError, Where
 from kohort.engine.member_recording import RequestNotes
 from kohort.model.ids import ConnectionId, GroupId
 from kohort.model.instants import Instant, Millis
@@ -163,6 +163,14 @@ class ConnectionDown(NamedTuple):
 
 
 Outcome: TypeAlias = Replied | Refused | ConnectionDown
+
+
+class Ended(NamedTuple):
+    """A request ended for the owner of the router: with a response, or with an error."""
+
+    pending: PendingRequest
+    message: Any = None
+    error: RequestError | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

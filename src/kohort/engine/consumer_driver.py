@@ -20,9 +20,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar, get_args
 
 from kohort.consumer.effects import CommitOffsets, FetchOffsets, ListOffsets, StartReading
 from kohort.consumer.embedded_protocol import EmbeddedProtocol, R
-from kohort.consumer.events import (
-    Event,
-)
+from kohort.consumer.events import Event
 from kohort.consumer.ownership_effects import Tell
 from kohort.engine import driver_answers as answers
 from kohort.engine import member_outputs as engine
@@ -146,7 +144,7 @@ class ConsumerDriver(Generic[C]):
         """For reading only."""
         self.core = core
         """For reading only."""
-        self._group_id = GroupId(member.config.group_id)
+        self._group_id = GroupId(member.core.config.group_id)
         self._isolation_level = isolation_level
         self._numbers = count(1)
         """Of commits and fetches in facts."""
@@ -286,7 +284,7 @@ class ConsumerDriver(Generic[C]):
             event = self._event(self._outputs.popleft())
             if event is not None:
                 self._carry(self.core.handle(event, now), now)
-        self.sure_until = _ALWAYS if self.core.without_group else self.member.sure_until
+        self.sure_until = _ALWAYS if self.core.without_group else self.member.core.sure_until
         out = self._out
         if not out:
             return []
@@ -342,8 +340,8 @@ class ConsumerDriver(Generic[C]):
                 group_id=self._group_id,
                 request=number,
                 offsets=tuple(sorted((tp, p.offset) for tp, p in offsets.items())),
-                member_id=self.member.member_id,
-                generation_id=self.member.generation_id,
+                member_id=self.member.core.member_id,
+                generation_id=self.member.core.synced_generation_id,
             )
         )
         request_id, outputs = self.member.commit(offsets, now)

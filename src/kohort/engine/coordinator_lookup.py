@@ -26,13 +26,11 @@ _FATAL = frozenset({ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.INVALID_GROU
 class CoordinatorLookup:
     """The coordinator's endpoint, or the progress of the search."""
 
-    __slots__ = ("_backoff", "_group_id", "asking", "endpoint", "node_id", "not_before", "wanted")
+    __slots__ = ("_backoff", "asking", "endpoint", "not_before", "wanted")
 
-    def __init__(self, group_id: GroupId, backoff: Backoff) -> None:
-        self._group_id = group_id
+    def __init__(self, backoff: Backoff) -> None:
         self._backoff = backoff
         self.endpoint: Endpoint | None = None
-        self.node_id = -1
         self.wanted = False
         """A request waits for the coordinator."""
         self.asking = False
@@ -43,15 +41,6 @@ class CoordinatorLookup:
         """Whether to send FindCoordinator now."""
         return self.wanted and self.endpoint is None and not self.asking and now >= self.not_before
 
-    def request(self, version: int) -> Any:
-        """FindCoordinator in a version."""
-        self.asking = True
-        if version >= 4:
-            return FindCoordinatorRequest(
-                key_type=_GROUP_KEY_TYPE, coordinator_keys=[self._group_id]
-            )
-        return FindCoordinatorRequest(key=self._group_id, key_type=_GROUP_KEY_TYPE)
-
     def answered(self, response: FindCoordinatorResponse, now: Instant) -> ErrorCode:
         """Handle the response; returns NONE when found, else the error, fatal or temporary."""
         self.asking = False
@@ -59,7 +48,6 @@ class CoordinatorLookup:
         error = ErrorCode.of(found.error_code)
         if error is ErrorCode.NONE:
             self.endpoint = Endpoint(found.host, found.port)
-            self.node_id = found.node_id
             self.wanted = False
         elif error in _FATAL:
             self.wanted = False
@@ -79,11 +67,17 @@ class CoordinatorLookup:
     def forget(self, now: Instant) -> None:
         """The node is not the coordinator any more, or cannot be reached."""
         self.endpoint = None
-        self.node_id = -1
         self._wait(now)
 
     def _wait(self, now: Instant) -> None:
         self.not_before = after(now, self._backoff.next())
+
+
+def find_request(group_id: str, version: int) -> FindCoordinatorRequest:
+    """FindCoordinator for a group in a version."""
+    if version >= 4:
+        return FindCoordinatorRequest(key_type=_GROUP_KEY_TYPE, coordinator_keys=[group_id])
+    return FindCoordinatorRequest(key=group_id, key_type=_GROUP_KEY_TYPE)
 
 
 def is_fatal(error: ErrorCode) -> bool:

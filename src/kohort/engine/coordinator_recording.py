@@ -12,21 +12,11 @@ from dataclasses import fields
 from typing import Any
 
 from kohort.coordinator.coordinator import Coordinator
-from kohort.coordinator.interface import (
-    Append,
-    Effect,
-    Heartbeat,
-    Request,
-    Respond,
-)
+from kohort.coordinator.interface import Append, Effect, Heartbeat, Request, Respond
 from kohort.coordinator.timers import JOIN, SESSION, SYNC, Timer
 from kohort.engine.coordinator_connection import Connection, LastHeartbeat
 from kohort.engine.coordinator_engine import CoordinatorEngine
-from kohort.engine.coordinator_notes import (
-    note_of_write,
-    notes_of_answer,
-    notes_of_request,
-)
+from kohort.engine.coordinator_notes import note_of_write, notes_of_answer, notes_of_request
 from kohort.engine.coordinator_outputs import Observed, Output
 from kohort.engine.known_requests import Data
 from kohort.model.deadlines import Deadline, Deadlines

@@ -35,14 +35,7 @@ from kohort.coordinator.repeated_commits import CommitHandle
 from kohort.engine.coordinator_writes import Write, write_of
 from kohort.model.errors import NO_ERROR, ErrorCode
 from kohort.model.group_config import GroupConfig
-from kohort.model.ids import (
-    GenerationId,
-    MemberId,
-    ProtocolName,
-    ProtocolType,
-    Ticket,
-    Token,
-)
+from kohort.model.ids import GenerationId, MemberId, ProtocolName, ProtocolType, Ticket, Token
 from kohort.model.instants import WallMillis
 from kohort.storage.group_records import offset_value
 from kohort.wire import topic_ids

@@ -17,6 +17,7 @@ from typing import assert_never
 from kohort.engine.cluster_engine import ClusterEngine
 from kohort.engine.commit_requests import CommitRequests
 from kohort.engine.connections import (
+    Ended,
     EngineSettings,
     PendingRequest,
     Purpose,
@@ -33,9 +34,8 @@ from kohort.engine.member_outputs import (
     RequestErrorKind,
     Target,
     Versioned,
-    request_error,
 )
-from kohort.engine.router_events import Ended, Found, Gone, LookupFailed, RouterEvent
+from kohort.engine.request_router import RouterEvent
 from kohort.member.backoff import Entropy
 from kohort.member.config import MemberConfig
 from kohort.member.effects import (
@@ -52,9 +52,6 @@ from kohort.member.effects import (
     Send,
 )
 from kohort.member.events import (
-    CoordinatorFailed,
-    CoordinatorFound,
-    CoordinatorLost,
     Event,
     JoinAnswered,
     Leave,
@@ -67,7 +64,7 @@ from kohort.member.member import Member
 from kohort.member.requests import Heartbeat, JoinGroup, LeaveGroup, RequestId, SyncGroup
 from kohort.member.states import MemberState
 from kohort.model.errors import ErrorCode, InvariantViolation
-from kohort.model.ids import NO_GENERATION, NO_MEMBER, GenerationId, MemberId, TopicPartition
+from kohort.model.ids import NO_GENERATION, NO_MEMBER, GenerationId, TopicPartition
 from kohort.model.instants import Instant, Millis, sooner
 from kohort.model.positions import Position
 from kohort.policies.consumer_groups import ConsumerAssigner
@@ -115,7 +112,8 @@ class MemberEngine(ClusterEngine):
             connections=settings.connections,
         )
         super().__init__(bootstrap, entropy=entropy, settings=routing)
-        self._member = Member(config, entropy)
+        self.core = Member(config, entropy)
+        """The member's core; for reading only."""
         self._leading = None
         if assigner is not None:
             self._leading = LeaderDuties(
@@ -125,7 +123,7 @@ class MemberEngine(ClusterEngine):
             )
         self._events: deque[Event] = deque()
         """Events that the member has not handled yet."""
-        self._commits = CommitRequests(self._member, self._router, self._events.append)
+        self._commits = CommitRequests(self.core, self._router, self._events.append)
         self._assigning: dict[int, tuple[GenerationId, frozenset[str]]] = {}
         self._asked_again = False  # for the partition counts of the generation
         self._last_assignment = _WATCH
@@ -150,49 +148,9 @@ class MemberEngine(ClusterEngine):
         return self.handle(Stalled(micros=micros), now)
 
     @property
-    def config(self) -> MemberConfig:
-        """The member's settings, as given."""
-        return self._member.config
-
-    @property
-    def state(self) -> MemberState:
-        """The member's state."""
-        return self._member.state
-
-    @property
-    def member_id(self) -> MemberId:
-        """The id that the coordinator gave; empty without one."""
-        return self._member.member_id
-
-    @property
-    def generation_id(self) -> GenerationId:
-        """The generation of the assignment in force; -1 without one."""
-        return self._member.synced_generation_id
-
-    @property
-    def is_leader(self) -> bool:
-        """Whether this member leads the newest generation that it joined."""
-        return self._member.is_leader
-
-    @property
     def coordinator_known(self) -> bool:
         """Whether the coordinator is known at present."""
         return self._router.lookup.endpoint is not None
-
-    @property
-    def last_confirmed(self) -> Instant | None:
-        """When the last confirmed request was sent. See ``Member.last_confirmed``."""
-        return self._member.last_confirmed
-
-    @property
-    def sure_until(self) -> Instant | None:
-        """Until when the membership is certain; None without one. See ``Member.sure_until``."""
-        return self._member.sure_until
-
-    @property
-    def core(self) -> Member:
-        """The member's core, for reading only."""
-        return self._member
 
     # -- requests of the owner --------------------------------------------------------------------
 
@@ -217,7 +175,7 @@ class MemberEngine(ClusterEngine):
         """
         self._pass_deadlines(now)
         request_id = self._new_request()
-        timeout = timeout_ms or self.config.request_timeout_ms
+        timeout = timeout_ms or self.core.config.request_timeout_ms
         self._commits.start(request_id, offsets, timeout, now)
         return request_id, self._run(now)
 
@@ -231,7 +189,7 @@ class MemberEngine(ClusterEngine):
         None asks for all partitions with a commit.
         """
         wanted = None if partitions is None else tuple(partitions)
-        group_id = self.config.group_id
+        group_id = self.core.config.group_id
         message = Versioned(
             request_class=OffsetFetchRequest,
             build=lambda version: fetch_request(group_id, wanted, version),
@@ -245,7 +203,7 @@ class MemberEngine(ClusterEngine):
 
     def check(self) -> None:
         """Assert every invariant of engine and member; raises InvariantViolation."""
-        self._member.check()
+        self.core.check()
         super().check()
         if self._events:
             raise InvariantViolation("an event waits for the member")
@@ -260,7 +218,7 @@ class MemberEngine(ClusterEngine):
             self._router.open_metadata(_WATCH, leading.topics, now)
         if leading is not None and (reason := leading.assign_again_due(now)) is not None:
             self._request_rejoin(reason)
-        for effect in self._member.advance(now):
+        for effect in self.core.advance(now):
             self._carry_out(effect, now)
         return True
 
@@ -270,7 +228,7 @@ class MemberEngine(ClusterEngine):
         reported = router.events
         while not self._closed:
             if events:
-                for effect in self._member.handle(events.popleft(), now):
+                for effect in self.core.handle(events.popleft(), now):
                     self._carry_out(effect, now)
             elif reported:
                 self._take(reported.popleft(), now)
@@ -282,7 +240,7 @@ class MemberEngine(ClusterEngine):
         return self._take_outputs()
 
     def _next_deadline(self) -> Instant | None:
-        due = sooner(self._member.next_deadline(), self._router.next_deadline())
+        due = sooner(self.core.next_deadline(), self._router.next_deadline())
         return due if self._leading is None else sooner(due, self._leading.due)
 
     # -- the member's effects ---------------------------------------------------------------------
@@ -313,7 +271,7 @@ class MemberEngine(ClusterEngine):
         request = effect.request
         role = Role.GROUP
         if isinstance(request, Heartbeat):
-            if self._member.state in _PARKING:
+            if self.core.state in _PARKING:
                 role = Role.COMMITS  # a heartbeat must not wait behind the parked join or sync
         elif isinstance(request, JoinGroup | SyncGroup | LeaveGroup):
             self._router.clear_parked(now)
@@ -373,9 +331,9 @@ class MemberEngine(ClusterEngine):
         assert self._leading is not None
         counts = self._router.cluster.counts_of(topics)
         self._leading.racks = self._router.cluster.racks_of(topics)
-        self._leading.leader_id = self._member.member_id
-        static = self.config.group_instance_id is not None
-        static_id = self._member.member_id if static else None
+        self._leading.leader_id = self.core.member_id
+        static = self.core.config.group_instance_id is not None
+        static_id = self.core.member_id if static else None
         decision = self._leading.decide(
             generation, topics, counts, now, fresh=fresh, static_id=static_id
         )
@@ -395,7 +353,7 @@ class MemberEngine(ClusterEngine):
             return
         generation_id, topics = self._assigning.get(pending.subject, (None, frozenset[str]()))
         unknown = topics - self._router.cluster.counts_of(topics).keys()
-        awaited = self._member.state is MemberState.SYNCING and not self._closed
+        awaited = self.core.state is MemberState.SYNCING and not self._closed
         if generation_id is None:
             return
         if error is not None and awaited and (unknown or not self._asked_again):
@@ -422,7 +380,7 @@ class MemberEngine(ClusterEngine):
 
     def _request_rejoin(self, reason: str) -> bool:
         """Rejoin as the leader, unless a rebalance runs already; whether a rejoin was requested."""
-        stable = self._member.state is MemberState.STABLE
+        stable = self.core.state is MemberState.STABLE
         if stable:
             self._events.append(RequestRejoin(reason=reason))
         return stable
@@ -430,19 +388,9 @@ class MemberEngine(ClusterEngine):
     # -- what the router reports ------------------------------------------------------------------
 
     def _take(self, event: RouterEvent, now: Instant) -> None:
-        match event:
-            case Ended():
-                self._ended(event, now)
-            case Found():
-                self._events.append(CoordinatorFound())
-            case Gone():
-                self._events.append(CoordinatorLost())
-            case LookupFailed():
-                self._events.append(CoordinatorFailed(error=event.code, message=event.message))
-            case _:
-                assert_never(event)
-
-    def _ended(self, event: Ended, now: Instant) -> None:
+        if not isinstance(event, Ended):
+            self._events.append(event)
+            return
         match event.pending.purpose:
             case Purpose.MEMBER:
                 self._events.append(_member_event(event))
@@ -461,8 +409,8 @@ class MemberEngine(ClusterEngine):
             offsets, refused, code = fetched(event.message)
             if code is ErrorCode.NONE:
                 return OffsetsFetched(request_id=request_id, offsets=offsets, refused=refused)
-            text = f"group {self.config.group_id!r} refused to tell its offsets: {code.name}"
-            error = request_error(RequestErrorKind.UNAVAILABLE, text, code)
+            text = f"group {self.core.config.group_id!r} refused to tell its offsets: {code.name}"
+            error = RequestError(RequestErrorKind.UNAVAILABLE, text, code)
         return OffsetsFetched(request_id=request_id, error=error)
 
 

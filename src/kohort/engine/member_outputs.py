@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from enum import Enum
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from kohort.member.effects import (
     Failed,
@@ -131,20 +131,12 @@ class RequestErrorKind(Enum):
     """The engine was closed."""
 
 
-@value(frozen=True, slots=True, kw_only=True)
-class RequestError:
+class RequestError(NamedTuple):
     """Why a request got no response, with Kafka's code if the coordinator gave one."""
 
     kind: RequestErrorKind
     message: str
     code: ErrorCode = ErrorCode.NETWORK_EXCEPTION
-
-
-def request_error(
-    kind: RequestErrorKind, text: str, code: ErrorCode = ErrorCode.NETWORK_EXCEPTION
-) -> RequestError:
-    """Why a request ends without an answer."""
-    return RequestError(kind=kind, message=text, code=code)
 
 
 @value(frozen=True, slots=True, kw_only=True)

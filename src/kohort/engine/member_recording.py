@@ -33,12 +33,7 @@ RequestFact: TypeAlias = RequestSent | ResponseReceived | AnswerUnreadable
 
 
 class RequestNotes:
-    """Makes facts of the requests of one group's member.
-
-    Args:
-        group_id: the group.
-        tell: takes each fact at its instant.
-    """
+    """Makes facts of the requests of one group's member."""
 
     __slots__ = ("_group_id", "_tell")
 

@@ -128,12 +128,9 @@ def _sync(event: SyncGroup, _config: GroupConfig) -> SyncAnswer | None:
     return SyncAnswer(error=_NOT_COORDINATOR) if event.group_id and not unnamed else None
 
 
-def _heartbeat(event: Heartbeat, _config: GroupConfig) -> HeartbeatAnswer | None:
-    return HeartbeatAnswer(error=_NOT_COORDINATOR) if event.group_id else None
-
-
-def _leave(event: LeaveGroup, _config: GroupConfig) -> LeaveAnswer | None:
-    return LeaveAnswer(error=_NOT_COORDINATOR) if event.group_id else None
+def _with(answer: Callable[..., Answer]) -> Callable[[Any, GroupConfig], Answer | None]:
+    """Refuses requests that can have no other error than an empty group id."""
+    return lambda event, _config: answer(error=_NOT_COORDINATOR) if event.group_id else None
 
 
 def _commit(event: OffsetCommit, _config: GroupConfig) -> OffsetCommitAnswer:
@@ -146,17 +143,13 @@ def _commit(event: OffsetCommit, _config: GroupConfig) -> OffsetCommitAnswer:
     )
 
 
-def _delete_offsets(event: OffsetDelete, _config: GroupConfig) -> OffsetDeleteAnswer | None:
-    return OffsetDeleteAnswer(error=_NOT_COORDINATOR) if event.group_id else None
-
-
 _REFUSALS: Final[dict[type, Callable[[Any, GroupConfig], Any]]] = {
     JoinGroup: _join,
     SyncGroup: _sync,
-    Heartbeat: _heartbeat,
-    LeaveGroup: _leave,
+    Heartbeat: _with(HeartbeatAnswer),
+    LeaveGroup: _with(LeaveAnswer),
     OffsetCommit: _commit,
-    OffsetDelete: _delete_offsets,
+    OffsetDelete: _with(OffsetDeleteAnswer),
 }
 
 

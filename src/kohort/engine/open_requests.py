@@ -43,18 +43,19 @@ class OpenRequests:
 
     def open(self, **fields: Any) -> PendingRequest:
         """Add a request with these fields and the next number."""
-        return self._add(PendingRequest(number=self._number(), **fields))
+        return self.enlist(PendingRequest(number=self._number(), **fields))
 
     def open_part(self, whole: PendingRequest, **changed: Any) -> PendingRequest:
         """Add a request like ``whole``, but with the next number and with changed fields."""
-        return self._add(replace(whole, number=self._number(), **changed))
+        return self.enlist(replace(whole, number=self._number(), **changed))
 
-    def enlist(self, pending: PendingRequest) -> None:
-        """Add a request again, with its number; its deadline is ``expires``."""
+    def enlist(self, pending: PendingRequest) -> PendingRequest:
+        """Add a request, perhaps again, with its number; its deadline is ``expires``."""
         self._open[pending.number] = pending
         if pending.connection is None:
             self.waiting[pending.number] = pending
         self._deadlines.arm(pending.number, pending.expires)
+        return pending
 
     def leave(self, pending: PendingRequest) -> None:
         """A request is given to a connection, so it waits no more."""
@@ -123,10 +124,6 @@ class OpenRequests:
                 raise InvariantViolation(f"request {number} has no deadline")
         if self.waiting.keys() - self._open.keys():
             raise InvariantViolation("a finished request waits")
-
-    def _add(self, pending: PendingRequest) -> PendingRequest:
-        self.enlist(pending)
-        return pending
 
     def _number(self) -> int:
         self._next_number += 1

@@ -1,8 +1,8 @@
 """Requests to a cluster: the node, the connection, the repeats and the timeout of each.
 
-In: requests to open, events of connections, instants. Out: one event for each request, an answer or
-a failure, and events of the coordinator. Must not know: membership, the meaning of a commit, the
-owner.
+In: requests to open, events of connections, instants. Out: ``Ended`` for each request, with an
+answer or a failure, and events of the coordinator for a member. Must not know: membership, the
+meaning of a commit, the owner.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, assert_never
+from typing import Any, TypeAlias, assert_never
 
 from kohort.engine.cluster import Cluster, metadata_request
 from kohort.engine.connection_pool import ConnectionPool
@@ -19,6 +19,7 @@ from kohort.engine.connections import (
     Bytes,
     ConnectionDown,
     ConnectionKey,
+    Ended,
     Endpoint,
     Loss,
     Outcome,
@@ -29,7 +30,7 @@ from kohort.engine.connections import (
     Role,
     RouterSettings,
 )
-from kohort.engine.coordinator_lookup import CoordinatorLookup, is_fatal, refusal
+from kohort.engine.coordinator_lookup import CoordinatorLookup, find_request, is_fatal, refusal
 from kohort.engine.member_offsets import coordinator_trouble
 from kohort.engine.member_outputs import (
     LeadersOf,
@@ -40,13 +41,12 @@ from kohort.engine.member_outputs import (
     Target,
     Unserved,
     Where,
-    request_error,
 )
 from kohort.engine.open_requests import NEVER, OpenRequests
-from kohort.engine.router_events import Ended, Found, Gone, LookupFailed, RouterEvent
 from kohort.member.backoff import Backoff, Entropy
+from kohort.member.events import CoordinatorFailed, CoordinatorFound, CoordinatorLost
 from kohort.model.errors import ErrorCode
-from kohort.model.ids import ConnectionId, GroupId, TopicPartition
+from kohort.model.ids import ConnectionId, TopicPartition
 from kohort.model.instants import Instant, Millis, after, sooner
 from kohort.wire.messages.k03_metadata import MetadataRequest
 from kohort.wire.messages.k10_find_coordinator import FindCoordinatorRequest
@@ -56,6 +56,8 @@ _OWNED = frozenset({Purpose.OWNER, Purpose.OFFSETS})
 _MOVED = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR})
 _UNREACHED = frozenset({RequestErrorKind.UNAVAILABLE, RequestErrorKind.REFUSED})
 _REPEATABLE = frozenset({Target.ANY, Target.COORDINATOR})
+
+RouterEvent: TypeAlias = Ended | CoordinatorFound | CoordinatorLost | CoordinatorFailed
 
 
 class RequestRouter:
@@ -72,7 +74,7 @@ class RequestRouter:
         self._settings = settings
         self.pool = ConnectionPool(settings.connections, entropy, self.out)
         backoff = Backoff(settings.retry_backoff_ms, settings.retry_backoff_max_ms, entropy)
-        self.lookup = CoordinatorLookup(settings.group_id or GroupId(""), backoff)
+        self.lookup = CoordinatorLookup(backoff)
         self._requests = OpenRequests()
         self._rotation = 0
 
@@ -142,9 +144,9 @@ class RequestRouter:
     # -- the coordinator --------------------------------------------------------------------------
 
     def find_coordinator(self) -> None:
-        """Look up the coordinator; ends in Found, at once if it is known."""
+        """Look up the coordinator; ends in CoordinatorFound, at once if it is known."""
         if self.lookup.endpoint is not None:
-            self.events.append(Found())
+            self.events.append(CoordinatorFound())
         else:
             self.lookup.wanted = True
 
@@ -157,7 +159,7 @@ class RequestRouter:
             return
         self.lookup.forget(now)
         if tell:
-            self.events.append(Gone(reason))
+            self.events.append(CoordinatorLost())
         for role in (Role.GROUP, Role.COMMITS):
             self._take(self.pool.drop(ConnectionKey(role, endpoint), reason), now)
 
@@ -200,7 +202,7 @@ class RequestRouter:
 
     def close(self, now: Instant) -> None:
         """End everything."""
-        error = request_error(RequestErrorKind.CLOSED, "the client was closed")
+        error = RequestError(RequestErrorKind.CLOSED, "the client was closed")
         for pending in self._requests:
             self._fail(pending, error, now)
         self.pool.drop_all("closed")
@@ -237,7 +239,7 @@ class RequestRouter:
                 if endpoint is None:
                     # A member's request is for the coordinator that the member knew, no other.
                     text = "the coordinator is gone"
-                    self._fail(pending, request_error(RequestErrorKind.DISCONNECTED, text), now)
+                    self._fail(pending, RequestError(RequestErrorKind.DISCONNECTED, text), now)
             case Target.COORDINATOR:
                 endpoint, role = self.lookup.endpoint, Role.COMMITS
                 if endpoint is None:
@@ -282,7 +284,7 @@ class RequestRouter:
                 0,
                 where=Target.ANY,
                 request_class=FindCoordinatorRequest,
-                build=self.lookup.request,
+                build=partial(find_request, self._settings.group_id or ""),
                 timeout_ms=self._settings.request_timeout_ms,
                 now=now,
             )
@@ -308,7 +310,7 @@ class RequestRouter:
                 case Replied():
                     self._replied(outcome.pending, outcome.message, now)
                 case Refused():
-                    error = request_error(
+                    error = RequestError(
                         RequestErrorKind.UNSUPPORTED, outcome.reason, ErrorCode.UNSUPPORTED_VERSION
                     )
                     self._fail(outcome.pending, error, now)
@@ -343,11 +345,11 @@ class RequestRouter:
     def _coordinator_answered(self, message: Any, now: Instant) -> None:
         error = self.lookup.answered(message, now)
         if error is ErrorCode.NONE:
-            self.events.append(Found())
+            self.events.append(CoordinatorFound())
         elif is_fatal(error):
             text = refusal(self._settings.group_id, error)
-            self.events.append(LookupFailed(error, text))
-            failure = request_error(RequestErrorKind.UNAVAILABLE, text, error)
+            self.events.append(CoordinatorFailed(error=error, message=text))
+            failure = RequestError(RequestErrorKind.UNAVAILABLE, text, error)
             for pending in list(self._requests.waiting.values()):
                 if pending.where is Target.COORDINATOR:
                     self._fail(pending, failure, now)
@@ -386,7 +388,7 @@ class RequestRouter:
                     f"the connection to {endpoint} broke while {pending.name} was under way "
                     f"({down.reason}); it may have been carried out"
                 )
-            self._fail(pending, request_error(kind, text), now)
+            self._fail(pending, RequestError(kind, text), now)
 
     def _expire(self, pending: PendingRequest, now: Instant) -> None:
         purpose, sent_at, connection = pending.purpose, pending.sent_at, pending.connection
@@ -395,7 +397,7 @@ class RequestRouter:
         else:
             at = "a broker (it waited for one)" if connection is None else connection.key.endpoint
             text = f"no answer in time to {pending.name} from {at}; it may have been carried out"
-            error = request_error(RequestErrorKind.TIMED_OUT, text, ErrorCode.REQUEST_TIMED_OUT)
+            error = RequestError(RequestErrorKind.TIMED_OUT, text, ErrorCode.REQUEST_TIMED_OUT)
         self._fail(pending, error, now)
         self._abandon(pending)
         if connection is None or sent_at is None:

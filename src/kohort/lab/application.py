@@ -110,7 +110,7 @@ class Consuming:
         self._record = record
         self._ended = ended
         self._failed = failed
-        self._group_id = GroupId(driver.member.config.group_id)
+        self._group_id = GroupId(driver.member.core.config.group_id)
         self._reading: dict[TopicPartition, int] = {}
         """The next offset of each partition that is being read."""
         self._order: list[TopicPartition] = []

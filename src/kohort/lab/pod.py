@@ -221,7 +221,7 @@ class Pod:
 
     def _exit(self) -> None:
         ended = ProcessStopped if self._leaves else ProcessKilled
-        self._record(ended(group_id=self._group_id, member_id=self.driver.member.member_id))
+        self._record(ended(group_id=self._group_id, member_id=self.driver.member.core.member_id))
         self._end(silent=False)
         self.return_after(self._back_after_ms)
 
@@ -239,7 +239,7 @@ class Pod:
     def kill(self, *, node_lost: bool, back_after_ms: int | None) -> None:
         """End the process at once; with ``node_lost`` its connections stay half open."""
         if self.up:
-            member_id = self.driver.member.member_id
+            member_id = self.driver.member.core.member_id
             self._record(ProcessKilled(group_id=self._group_id, member_id=member_id))
             self._end(silent=node_lost)
         self.return_after(back_after_ms)

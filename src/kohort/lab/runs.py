@@ -153,7 +153,7 @@ def _story(world: World) -> str:
             continue
         member, mine = pod.driver.member, pod.driver.core.ownership
         lines.append(
-            f"{name}{'*' if name in world.core else ''} is {member.state.value} in generation "
-            f"{member.generation_id} with {len(mine.owned)} partitions"
+            f"{name}{'*' if name in world.core else ''} is {member.core.state.value} in generation "
+            f"{member.core.synced_generation_id} with {len(mine.owned)} partitions"
         )
     return f"the core (*) is not one stable generation that owns everything: {'; '.join(lines)}"

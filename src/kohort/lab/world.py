@@ -201,7 +201,7 @@ class World:
         members = [pod.driver.member for pod in pods]
         if not all(self._confirmed(member) for member in members):
             return False
-        if len({member.generation_id for member in members}) != 1:
+        if len({member.core.synced_generation_id for member in members}) != 1:
             return False
         owned: list[TopicPartition] = []
         for pod in pods:
@@ -214,10 +214,12 @@ class World:
 
     def _confirmed(self, member: MemberEngine) -> bool:
         """Whether a member is stable and the coordinator confirmed this within its session."""
-        session = member.config.session_timeout_ms * MICROS_PER_MILLI
-        heard = member.last_confirmed
+        session = member.core.config.session_timeout_ms * MICROS_PER_MILLI
+        heard = member.core.last_confirmed
         return (
-            member.state is MemberState.STABLE and heard is not None and self.now - heard < session
+            member.core.state is MemberState.STABLE
+            and heard is not None
+            and self.now - heard < session
         )
 
     def check(self) -> None:

@@ -12,12 +12,7 @@ from typing import TypeAlias
 
 from kohort.member.requests import RequestId
 from kohort.model.errors import ErrorCode
-from kohort.model.ids import (
-    GenerationId,
-    MemberId,
-    ProtocolName,
-    ProtocolType,
-)
+from kohort.model.ids import GenerationId, MemberId, ProtocolName, ProtocolType
 from kohort.model.instants import Instant
 from kohort.model.join import JoinedMember, JoinProtocol
 from kohort.model.values import value

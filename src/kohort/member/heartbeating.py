@@ -16,7 +16,7 @@ from kohort.model.errors import ErrorCode
 from kohort.model.instants import Instant, Millis, after
 from kohort.model.member_facts import PollIntervalExceeded, SessionUnconfirmed
 
-_COORDINATOR_MOVED = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR})
+COORDINATOR_MOVED = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR})
 
 EARLY_HEARTBEAT_MS = Millis(500)
 """Time between the first heartbeats of a generation, unless the interval is shorter."""
@@ -124,7 +124,7 @@ def heartbeat_answered(data: MemberData, event: HeartbeatAnswered, now: Instant)
     data.refused("Heartbeat", error, now)
     if error is ErrorCode.ILLEGAL_GENERATION and data.state is MemberState.JOINING:
         return  # the join phase is over, and the answer to the join decides
-    if error.retriable and error not in _COORDINATOR_MOVED:
+    if error.retriable and error not in COORDINATOR_MOVED:
         data.deadlines.arm(Timer.HEARTBEAT, after(now, data.config.retry_backoff_ms))
     else:
         _judge(data, error, "Heartbeat", now)
@@ -136,7 +136,7 @@ def _judge(data: MemberData, error: ErrorCode, request: str, now: Instant) -> No
     elif error is ErrorCode.UNKNOWN_MEMBER_ID:
         reason = f"{request}: the coordinator does not know the member id"
         data.lose(now, reason, keep_member_id=False)
-    elif error in _COORDINATOR_MOVED:
+    elif error in COORDINATOR_MOVED:
         data.drop_coordinator(f"{request}: {error.name}", now)
     else:
         data.fail(error, f"{data.story()}: {request}: {error.name}{hint(error)}", now)

@@ -16,7 +16,7 @@ from kohort.member.events import (
     JoinPrepared,
     SyncAnswered,
 )
-from kohort.member.heartbeating import beat_early, confirm, start_beating
+from kohort.member.heartbeating import COORDINATOR_MOVED, beat_early, confirm, start_beating
 from kohort.member.hints import hint
 from kohort.member.member_data import MemberData, Timer
 from kohort.member.states import MemberState
@@ -24,8 +24,6 @@ from kohort.model.errors import ErrorCode
 from kohort.model.ids import NO_MEMBER
 from kohort.model.instants import Instant, millis_between
 from kohort.model.member_facts import GenerationJoined
-
-_COORDINATOR_MOVED = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR})
 
 
 def proceed(data: MemberData, now: Instant) -> None:
@@ -165,7 +163,7 @@ def _join_refused(data: MemberData, event: JoinAnswered, now: Instant) -> None:
             data.wait_before_retry(now)
     elif error is ErrorCode.REBALANCE_IN_PROGRESS:
         _again(data, now)
-    elif error.retriable and error not in _COORDINATOR_MOVED:
+    elif error.retriable and error not in COORDINATOR_MOVED:
         data.wait_before_retry(now)
     else:
         _refused(data, error, "JoinGroup", now)
@@ -179,7 +177,7 @@ def _refused(data: MemberData, error: ErrorCode, request: str, now: Instant) -> 
     elif error is ErrorCode.ILLEGAL_GENERATION:
         data.lose(now, "the generation is over", keep_member_id=True)
         _again(data, now)
-    elif error in _COORDINATOR_MOVED:
+    elif error in COORDINATOR_MOVED:
         data.wait_before_retry(now)
         data.drop_coordinator(f"{request}: {error.name}", now)
     else:
@@ -287,7 +285,7 @@ def _sync_refused(data: MemberData, error: ErrorCode, now: Instant) -> None:
         # The member keeps its id, its bytes and its partitions.
         data.go(MemberState.JOINING, now, "another rebalance began before the sync")
         _again(data, now)
-    elif error.retriable and error not in _COORDINATOR_MOVED:
+    elif error.retriable and error not in COORDINATOR_MOVED:
         data.go(MemberState.JOINING, now, f"SyncGroup: {error.name}")
         data.wait_before_retry(now)
     else:

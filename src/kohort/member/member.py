@@ -38,117 +38,51 @@ from kohort.member.events import (
 from kohort.member.member_data import MemberData, Timer
 from kohort.member.states import MemberState
 from kohort.model.errors import ErrorCode, InvariantViolation
-from kohort.model.ids import NO_GENERATION, NO_MEMBER, GenerationId, MemberId, ProtocolName
+from kohort.model.ids import NO_GENERATION, NO_MEMBER
 from kohort.model.instants import Instant, after
 
 _MAX_OUTSTANDING = 4
 """At most a join or sync, a heartbeat and a leave are under way."""
 
 
-class Member:
-    """One member of a group of any protocol type."""
+class Member(MemberData):
+    """One member of a group of any protocol type; only its own modules may change its data."""
+
+    __slots__ = ()
 
     def __init__(self, config: MemberConfig, entropy: Entropy) -> None:
         backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms, entropy)
-        self._data = MemberData(config=config, entropy=entropy, backoff=backoff)
-
-    # -- attributes --------------------------------------------------------------------------
-
-    @property
-    def config(self) -> MemberConfig:
-        """The settings, as given."""
-        return self._data.config
-
-    @property
-    def state(self) -> MemberState:
-        """The state."""
-        return self._data.state
-
-    @property
-    def member_id(self) -> MemberId:
-        """The id that the coordinator gave; empty without one."""
-        return self._data.member_id
-
-    @property
-    def generation_id(self) -> GenerationId:
-        """The newest generation that the member joined; commits carry it. -1 without one."""
-        return self._data.generation_id
-
-    @property
-    def synced_generation_id(self) -> GenerationId:
-        """The generation of the assignment in force, or -1."""
-        return self._data.synced_generation_id
-
-    @property
-    def protocol_name(self) -> ProtocolName | None:
-        """The protocol of the assignment in force."""
-        return self._data.synced_protocol
-
-    @property
-    def is_leader(self) -> bool:
-        """Whether this member leads the newest generation that it joined."""
-        return self._data.is_leader
-
-    @property
-    def wanted(self) -> bool:
-        """Whether the owner wants membership."""
-        return self._data.wanted
-
-    @property
-    def last_confirmed(self) -> Instant | None:
-        """When the last confirmed heartbeat, commit or join was sent; None without a membership.
-
-        The coordinator restarted the session when that request arrived, or later. A join counts
-        after its sync is answered. The sync itself does not count: a coordinator that has the
-        assignment answers a sync and does not restart the session.
-        """
-        return self._data.last_confirmed
-
-    @property
-    def sure_until(self) -> Instant | None:
-        """Until when the membership is certain; None without a membership.
-
-        It is ``last_confirmed`` plus a session timeout, in real time: a process that slept could
-        not learn that it was removed. An owner works on its partitions only before that instant.
-        """
-        return self._data.sure_until()
+        super().__init__(config=config, entropy=entropy, backoff=backoff)
 
     @property
     def poll_ends(self) -> Instant | None:
         """When max.poll.interval is over; None if no poll is awaited."""
-        return self._data.deadlines.at(Timer.POLL)
-
-    @property
-    def poll_expired(self) -> bool:
-        """Whether max.poll.interval ran out, so that the member joins only after a poll."""
-        return self._data.poll_expired
+        return self.deadlines.at(Timer.POLL)
 
     # -- the contract of a core -----------------------------------------------------------------
 
     def handle(self, event: Event, now: Instant) -> list[Effect]:
         """Handle an event; carry out the effects in order."""
-        data = self._data
+        deadlines = self.deadlines
         if type(event) is Stalled:
-            data.deadlines.shift(event.micros)
-        deadlines = data.deadlines
+            deadlines.shift(event.micros)
         while (timer := deadlines.pop_due(now)) is not None:
-            heartbeating.TIMERS[timer](data, now)
-        HANDLERS[type(event)](data, event, now)
-        joining.proceed(data, now)
-        return _take(data)
+            heartbeating.TIMERS[timer](self, now)
+        HANDLERS[type(event)](self, event, now)
+        joining.proceed(self, now)
+        return self._taken()
 
     def advance(self, now: Instant) -> list[Effect]:
         """Let the deadlines up to ``now`` pass; early or repeated calls are harmless."""
-        data = self._data
-        deadlines = data.deadlines
+        deadlines = self.deadlines
         while (timer := deadlines.pop_due(now)) is not None:
-            heartbeating.TIMERS[timer](data, now)
-        joining.proceed(data, now)
-        return _take(data)
+            heartbeating.TIMERS[timer](self, now)
+        joining.proceed(self, now)
+        return self._taken()
 
     def next_deadline(self) -> Instant | None:
         """When ``advance`` is due; None if only an event can change anything."""
-        return self._data.deadlines.next()
+        return self.deadlines.next()
 
     def check(self) -> None:
         """Assert every invariant.
@@ -156,17 +90,16 @@ class Member:
         Raises:
             InvariantViolation: the text names group, member, generation and state.
         """
-        for holds, sentence in _invariants(self._data):
+        for holds, sentence in _invariants(self):
             if not holds:
-                raise InvariantViolation(f"{self._data.story()}: {sentence}")
+                raise InvariantViolation(f"{self.story()}: {sentence}")
 
-
-def _take(data: MemberData) -> list[Effect]:
-    effects = data.effects
-    if not effects:
-        return []
-    data.effects = []
-    return effects
+    def _taken(self) -> list[Effect]:
+        effects = self.effects
+        if not effects:
+            return []
+        self.effects = []
+        return effects
 
 
 def _coordinator_found(data: MemberData, now: Instant) -> None:

@@ -58,7 +58,7 @@ class Sent:
     generation_id: GenerationId
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class MemberData:
     """The data of one member; `Member.check` asserts that the attributes agree."""
 
@@ -76,6 +76,7 @@ class MemberData:
     """FindCoordinator was emitted and has no answer yet."""
 
     member_id: MemberId = NO_MEMBER
+    """The id that the coordinator gave; empty without one."""
     generation_id: GenerationId = NO_GENERATION
     """The newest generation of a JoinGroup answer; commits and heartbeats carry it."""
     synced_generation_id: GenerationId = NO_GENERATION
@@ -84,6 +85,7 @@ class MemberData:
     joining_protocol: ProtocolName | None = None
     """The protocol that the last JoinGroup answer chose; set in SYNCING."""
     is_leader: bool = False
+    """Whether this member leads the newest generation that it joined."""
     stands: bool = False
     """This leader restarted, and the assignment of its earlier life stays valid (KIP-814)."""
 
@@ -112,6 +114,11 @@ class MemberData:
     beats_often_until: Instant | None = None
     """Heartbeats are more frequent before this instant, because another round is expected."""
     last_confirmed: Instant | None = None
+    """When the last confirmed heartbeat, commit or join was sent; None without a membership.
+
+    The coordinator restarted the session when that request arrived, or later. A join counts after
+    its sync is answered. The sync itself does not count: a coordinator that has the assignment
+    answers a sync and does not restart the session."""
     deadlines: Deadlines[Timer] = field(default_factory=Deadlines)
     effects: list[Effect] = field(default_factory=list)
 
@@ -181,11 +188,13 @@ class MemberData:
         """Whether heartbeats are due in this state."""
         return self.state in BEATING and self.generation_id != NO_GENERATION
 
+    @property
     def sure_until(self) -> Instant | None:
         """Until when the membership is certain: a session timeout after ``last_confirmed``.
 
-        The coordinator counts from the arrival of a request, which is not before its sending. None:
-        there is no membership.
+        The coordinator counts from the arrival of a request, which is not before its sending. It is
+        real time: a process that slept could not learn that it was removed. An owner works on its
+        partitions only before that instant. None: there is no membership.
         """
         if self.last_confirmed is None:
             return None
@@ -193,7 +202,7 @@ class MemberData:
 
     def in_doubt(self, now: Instant) -> bool:
         """Whether the coordinator may have removed this member already."""
-        sure_until = self.sure_until()
+        sure_until = self.sure_until
         return sure_until is not None and now >= sure_until
 
     def send(self, request: Request, timeout_ms: Millis, now: Instant) -> RequestId:
