@@ -27,12 +27,7 @@ class _Commit(NamedTuple):
 
 
 class AutoCommit:
-    """The automatic commits of one consumer.
-
-    Args:
-        config: whether and how often to commit.
-        new_request: makes request numbers.
-    """
+    """The automatic commits of one consumer."""
 
     __slots__ = ("_committed", "_config", "_due_at", "_new_request", "_under_way")
 

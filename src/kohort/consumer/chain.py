@@ -10,7 +10,7 @@ next assignment, and a commit goes out before its partitions do.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -41,7 +41,7 @@ class Step:
     reason: str = ""
 
 
-class Chain:
+class Chain(deque[Step]):
     """Steps in order; only the first has begun.
 
     Args:
@@ -51,23 +51,17 @@ class Chain:
         void_before: steps with a lower number began under a lost membership.
     """
 
-    __slots__ = ("_next", "_steps", "void_before")
+    __slots__ = ("_next", "void_before")
 
     def __init__(self, next_number: Callable[[], int]) -> None:
+        super().__init__()
         self._next = next_number
-        self._steps: deque[Step] = deque()
         self.void_before = 0
-
-    def __bool__(self) -> bool:
-        return bool(self._steps)
-
-    def __iter__(self) -> Iterator[Step]:
-        return iter(self._steps)
 
     @property
     def first(self) -> Step | None:
         """The first step, if there is one."""
-        return self._steps[0] if self._steps else None
+        return self[0] if self else None
 
     def head(self, number: int | None, stage: Stage) -> Step | None:
         """The first step, if it has this number and is at this stage."""
@@ -90,26 +84,10 @@ class Chain:
             reason=reason,
         )
 
-    def append(self, step: Step) -> None:
-        """Put a step at the end."""
-        self._steps.append(step)
-
-    def insert_second(self, step: Step) -> None:
-        """Put a step after the first one."""
-        self._steps.insert(1, step)
-
-    def insert_first(self, step: Step) -> None:
-        """Put a step before all others."""
-        self._steps.appendleft(step)
-
-    def end_first(self) -> None:
-        """Take the first step out: it is over."""
-        self._steps.popleft()
-
     def forget_new_assignments(self) -> None:
         """Drop assignments that the listener does not know yet."""
-        self._steps = deque(
-            s for s in self._steps if s.kind is not Callback.ASSIGNED or s.stage is not Stage.NEW
+        self._replace(
+            [s for s in self if s.kind is not Callback.ASSIGNED or s.stage is not Stage.NEW]
         )
 
     def lose(self, told: frozenset[TopicPartition], generation_id: GenerationId) -> None:
@@ -120,13 +98,16 @@ class Chain:
             generation_id: the generation that was lost.
         """
         self.void_before = self._next()
-        kept = [s for s in self._steps if s.stage is Stage.CALLING or s.kind is None]
-        self._steps = deque(s for s in kept if s.kind is not None)
-        if told:
-            self.append(self.step(Callback.LOST, told, generation_id))
-        self._steps.extend(s for s in kept if s.kind is None)
+        kept = [s for s in self if s.stage is Stage.CALLING or s.kind is None]
+        loss = [self.step(Callback.LOST, told, generation_id)] if told else []
+        callbacks = [s for s in kept if s.kind is not None]
+        self._replace(callbacks + loss + [s for s in kept if s.kind is None])
+
+    def _replace(self, steps: list[Step]) -> None:
+        self.clear()
+        self.extend(steps)
 
     @property
     def has_loss(self) -> bool:
         """Whether a loss was not told to the listener yet, or the listener works on lost ones."""
-        return any(s.number < self.void_before or s.kind is Callback.LOST for s in self._steps)
+        return any(s.number < self.void_before or s.kind is Callback.LOST for s in self)

@@ -80,12 +80,7 @@ _TELL_POLLED = Tell(event=member.Polled())
 
 
 class ConsumerCore:
-    """One consumer in one group.
-
-    Args:
-        config: commits and the reset policy.
-        embedded: the protocol inside JoinGroup and SyncGroup.
-    """
+    """One consumer in one group."""
 
     __slots__ = (
         "_auto_commit",
@@ -309,7 +304,7 @@ class ConsumerCore:
         head = self._chain.first
         if head is None or head.stage is not Stage.LEAVING or self._leaving is None:
             return []
-        self._chain.end_first()
+        self._chain.popleft()
         self._ownership.left()
         self._told.clear()
         token, self._leaving = self._leaving, None
@@ -387,9 +382,9 @@ class ConsumerCore:
         head.partitions -= kept
         back = kept & self._returning
         if again := kept - back:  # to be given up once more, after another change
-            self._chain.insert_second(self._step(Callback.REVOKED, again))
+            self._chain.insert(1, self._step(Callback.REVOKED, again))
         if not head.partitions:
-            self._chain.end_first()
+            self._chain.popleft()
         return [*self._starting.release(back), *self._own(self._ownership.kept(back), now)]
 
     def _stopped(self, event: Stopped, now: Instant) -> list[Effect]:
@@ -432,15 +427,15 @@ class ConsumerCore:
         effects: list[Effect] = []
         if head.number < self.void_before or head.kind is Callback.LOST:
             # The membership of this callback is lost; a new one may have the same partitions.
-            self._chain.end_first()
+            self._chain.popleft()
             if kept:
-                self._chain.insert_first(self._step(Callback.LOST, kept))
+                self._chain.appendleft(self._step(Callback.LOST, kept))
             return self._let_go(now)
         if head.kind is Callback.REVOKED and kept:
             effects = self._keep(head, kept, now)
             if not head.partitions:
                 return effects
-        self._chain.end_first()
+        self._chain.popleft()
         if head.kind is Callback.ASSIGNED:
             return [*self._starting.release(head.partitions)]
         self._starting.forget(head.partitions)

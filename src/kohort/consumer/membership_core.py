@@ -22,12 +22,7 @@ from kohort.consumer.events import (
     Unsubscribe,
 )
 from kohort.consumer.ownership import Ownership
-from kohort.consumer.ownership_effects import (
-    Change,
-    Complain,
-    OwnershipEffect,
-    Tell,
-)
+from kohort.consumer.ownership_effects import Change, Complain, OwnershipEffect, Tell
 from kohort.member.effects import Failed, Joined, Left, Lost, PrepareJoin
 from kohort.member.events import Join, Leave
 from kohort.model.ids import Token
@@ -46,11 +41,7 @@ MembershipEffect: TypeAlias = Tell | Change[R] | Trouble | Idle
 
 
 class MembershipCore(Generic[R]):
-    """One member of one group.
-
-    Args:
-        embedded: the protocol inside JoinGroup and SyncGroup.
-    """
+    """One member of one group."""
 
     __slots__ = ("_leaving", "assignments", "ownership")
     without_group = False

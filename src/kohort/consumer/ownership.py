@@ -33,27 +33,14 @@ from kohort.consumer.ownership_effects import (
 )
 from kohort.embedded.deferral import Words
 from kohort.member.effects import Joined, Lost, PrepareJoin
-from kohort.member.events import (
-    JoinPrepared,
-    RequestRejoin,
-    SubscriptionChanged,
-)
+from kohort.member.events import JoinPrepared, RequestRejoin, SubscriptionChanged
 from kohort.model.errors import InvariantViolation, ProtocolError
-from kohort.model.ids import (
-    NO_GENERATION,
-    NO_MEMBER,
-    GenerationId,
-    ProtocolName,
-)
+from kohort.model.ids import NO_GENERATION, NO_MEMBER, GenerationId, ProtocolName
 from kohort.model.instants import Instant, Millis, millis_between
 
 
 class Ownership(Generic[R]):
-    """The resources of one member. Every method returns effects, in the order to carry them out.
-
-    Args:
-        embedded: the protocol inside JoinGroup and SyncGroup.
-    """
+    """The resources of one member. Every method returns effects, in the order to carry them out."""
 
     __slots__ = (
         "_acquired",

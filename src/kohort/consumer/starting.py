@@ -44,12 +44,7 @@ class _Start:
 
 
 class Starting:
-    """Positions of partitions on their way to being read.
-
-    Args:
-        config: the reset policy and the retry's back-off.
-        new_request: makes request numbers.
-    """
+    """Positions of partitions on their way to being read."""
 
     __slots__ = ("_backoff", "_config", "_new_request", "_retry_at", "_starts")
 

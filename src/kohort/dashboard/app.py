@@ -126,11 +126,34 @@ def _what_if(trying: Trying | None) -> list[BaseRoute]:
     """The requests about comparisons."""
     if trying is None:
         return []
-    asking = _Asking(trying)
+
+    def choices(_request: Request) -> Response:
+        return JSONResponse(trying.choices())
+
+    async def begin(request: Request) -> Response:
+        if (refused := _foreign(request)) is not None:
+            return refused
+        text = await _body(request)
+        if text is None:
+            return PlainTextResponse("the request is too long", 413)
+        try:
+            trying.begin(Wanted.of(json.loads(text)))
+        except Busy as error:
+            return PlainTextResponse(str(error), 409)
+        except (ConfigError, ValueError, RecursionError) as error:
+            return PlainTextResponse(str(error), 400)
+        return Response(status_code=202)
+
+    def cancel(request: Request) -> Response:
+        if (refused := _foreign(request)) is not None:
+            return refused
+        trying.cancel()
+        return Response(status_code=202)
+
     return [
-        Route("/what-if", asking.choices),
-        Route("/what-if", asking.begin, methods=["POST"]),
-        Route("/what-if", asking.cancel, methods=["DELETE"]),
+        Route("/what-if", choices),
+        Route("/what-if", begin, methods=["POST"]),
+        Route("/what-if", cancel, methods=["DELETE"]),
     ]
 
 
@@ -176,36 +199,6 @@ async def _body(request: Request) -> bytes | None:
         if len(text) > _LONGEST_BODY:
             return None
     return text
-
-
-class _Asking:
-    """Answers the requests about comparisons."""
-
-    def __init__(self, trying: Trying) -> None:
-        self._trying = trying
-
-    def choices(self, _request: Request) -> Response:
-        return JSONResponse(self._trying.choices())
-
-    async def begin(self, request: Request) -> Response:
-        if (refused := _foreign(request)) is not None:
-            return refused
-        text = await _body(request)
-        if text is None:
-            return PlainTextResponse("the request is too long", 413)
-        try:
-            self._trying.begin(Wanted.of(json.loads(text)))
-        except Busy as error:
-            return PlainTextResponse(str(error), 409)
-        except (ConfigError, ValueError, RecursionError) as error:
-            return PlainTextResponse(str(error), 400)
-        return Response(status_code=202)
-
-    def cancel(self, request: Request) -> Response:
-        if (refused := _foreign(request)) is not None:
-            return refused
-        self._trying.cancel()
-        return Response(status_code=202)
 
 
 def _foreign(request: Request) -> Response | None:

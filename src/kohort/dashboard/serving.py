@@ -31,15 +31,7 @@ class _Ending(uvicorn.Server):
 
 
 class Server:
-    """A server that is bound and does not serve yet.
-
-    Args:
-        board: the groups to show.
-        host: the address to bind.
-        port: 0 takes a free one.
-        hosts: names that a Host header may have.
-        trying: makes the comparisons of a what-if.
-        play: two groups that a page disturbs.
+    """A server that is bound and does not serve yet. Port 0 takes a free one; see `application`.
 
     Raises:
         OSError: the address cannot be bound.

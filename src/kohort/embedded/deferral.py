@@ -310,34 +310,20 @@ def _decoded(data: bytes) -> Echo:
         kept, end = decode(StandbysData, 0, data, end)
     if end != len(data):
         raise ProtocolError(f"userdata of waits ends after {end} of {len(data)} bytes")
-    return Echo(
-        pending=replace(
-            _pending(body, handed, age_known=not flags & _AGE_UNKNOWN),
-            standbys=frozenset(partitions_in(kept.partitions)),
+    pending = Pending(
+        waits=tuple(
+            Wait(
+                wait_id=each.wait_id,
+                start_generation=GenerationId(each.start_generation),
+                remaining_ms=Millis(max(0, each.remaining_ms)),
+                partitions=frozenset(partitions_in(each.partitions)),
+                member=each.member,
+            )
+            for each in body.waits
         ),
-        identity=identity,
-        draining=bool(flags & _DRAINING),
-        prepares=bool(flags & _PREPARES),
-        warm=frozenset(partitions_in(handed.warm)),
-    )
-
-
-def _pending(body: PendingData, handed: HandoversData, *, age_known: bool) -> Pending:
-    waits = tuple(
-        Wait(
-            wait_id=each.wait_id,
-            start_generation=GenerationId(each.start_generation),
-            remaining_ms=Millis(max(0, each.remaining_ms)),
-            partitions=frozenset(partitions_in(each.partitions)),
-            member=each.member,
-        )
-        for each in body.waits
-    )
-    return Pending(
-        waits=waits,
         released=frozenset(partitions_in(body.released)),
         postponed=max(0, body.postponed),
-        age_known=age_known,
+        age_known=not flags & _AGE_UNKNOWN,
         handovers=tuple(
             Handover(
                 remaining_ms=Millis(max(0, each.remaining_ms)),
@@ -345,6 +331,14 @@ def _pending(body: PendingData, handed: HandoversData, *, age_known: bool) -> Pe
             )
             for each in handed.handovers
         ),
+        standbys=frozenset(partitions_in(kept.partitions)),
+    )
+    return Echo(
+        pending=pending,
+        identity=identity,
+        draining=bool(flags & _DRAINING),
+        prepares=bool(flags & _PREPARES),
+        warm=frozenset(partitions_in(handed.warm)),
     )
 
 

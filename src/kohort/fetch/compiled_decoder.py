@@ -15,15 +15,7 @@ import pyarrow as pa
 
 from kohort.fetch import kernel
 from kohort.fetch.memory import array
-from kohort.fetch.rows import (
-    RAW_HEADERS,
-    Array,
-    Rows,
-    Run,
-    check,
-    headers_of,
-    packed,
-)
+from kohort.fetch.rows import RAW_HEADERS, Array, Rows, Run, check, headers_of, packed
 from kohort.storage.record_batch import LOG_APPEND_TIME_BIT, BatchHeader
 
 _INT32_MAX: Final = 2**31 - 1

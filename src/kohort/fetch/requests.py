@@ -43,9 +43,6 @@ class FetchWaits:
     buffered records when a request left waits for the end of that request. Then the node waits 10
     ms at first and twice as long after each empty answer: a reader that is fast gets records soon,
     and one that is slow sends few requests.
-
-    Args:
-        most_ms: ``fetch.max.wait.ms``.
     """
 
     def __init__(self, most_ms: int) -> None:

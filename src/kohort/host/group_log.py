@@ -34,8 +34,8 @@ _SHARD: Final = "GroupCoordinatorShard"
 class Line(NamedTuple):
     """A line without its frame."""
 
-    level: int
     text: str
+    level: int = logging.INFO
     source: str = _GROUPS
     """The last part of the logger's name."""
 
@@ -222,130 +222,110 @@ _CAUSES: Final = {
 _LINES: Final[dict[type, Line]] = {
     # Joining.
     facts.MemberIdHandedOut: Line(
-        logging.INFO,
         "Dynamic member with unknown member id joins group {f.group_id} in {f.state.value} state. "
         "Created a new member id {f.member_id} and requesting the member to rejoin with this id.",
     ),
     facts.MemberAddedWithoutId: Line(
-        logging.INFO,
         "Dynamic member with unknown member id joins group {f.group_id} in state {f.state.value}. "
         "Created a new member id {f.member_id} and added the member to the group.",
     ),
     facts.PendingMemberJoined: Line(
-        logging.INFO,
         "Pending dynamic member with id {f.member_id} joins group {f.group_id} in "
         "{f.state.value} state. Adding to the group now.",
     ),
     facts.StaticMemberAdded: Line(
-        logging.INFO,
         "Static member with groupInstanceId={f.group_instance_id} and unknown member id joins "
         "group {f.group_id} in {f.state.value} state. Created a new member id {f.member_id} for "
         "this member and added to the group.",
     ),
     facts.StaticMemberReplaced: Line(
-        logging.INFO,
         "Static member with groupInstanceId={f.group_instance_id} and unknown member id joins "
         "group {f.group_id} in {f.state.value} state. Replacing previously mapped member "
         "{f.replaced_id} with this groupInstanceId.",
     ),
     # Rebalancing. The state in the first line is always the new one: Kafka sets it before it logs.
     facts.RebalanceStarted: Line(
-        logging.INFO,
         "Preparing to rebalance group {f.group_id} in state PreparingRebalance with old "
         "generation {f.generation_id} (reason: {cause}).",
     ),
     facts.JoinPhaseCompleted: Line(
-        logging.INFO,
         "Stabilized group {f.group_id} generation {f.generation_id} with {count} members.",
     ),
     facts.MembersNotRejoined: Line(
-        logging.INFO,
         "Group {f.group_id} removed dynamic members who haven't joined: [{members}]",
     ),
     facts.NobodyRejoined: Line(
-        logging.ERROR,
         "Group {f.group_id} could not complete rebalance because no members rejoined.",
+        logging.ERROR,
     ),
-    facts.GroupEmptied: Line(
-        logging.INFO, "Group {f.group_id} with generation {f.generation_id} is now empty."
-    ),
+    facts.GroupEmptied: Line("Group {f.group_id} with generation {f.generation_id} is now empty."),
     # Assignments.
     facts.AssignmentReceived: Line(
-        logging.INFO,
         "Assignment received from leader {f.leader_id} for group {f.group_id} for generation "
         "{f.generation_id}. The group has {f.member_count} members, {f.static_count} of which are "
         "static.",
     ),
     facts.EmptyAssignmentsSet: Line(
-        logging.WARNING,
         "Setting empty assignments for members [{members}] of {f.group_id} for generation "
         "{f.generation_id}.",
+        logging.WARNING,
     ),
     facts.AssignmentDelivered: Line(
-        logging.WARNING,
         "Sending empty assignment to member {f.member_id} of {f.group_id} for generation "
         "{f.generation_id} with no errors",
+        logging.WARNING,
     ),
     # Leaving.
     facts.MemberExpired: Line(
-        logging.INFO,
         "Member {f.member_id} in group {f.group_id} has failed, removing it from the group.",
     ),
     facts.PendingMemberExpired: Line(
-        logging.INFO,
         "Pending member {f.member_id} in group {f.group_id} has been removed after session timeout "
         "expiration.",
     ),
     facts.MemberLeft: Line(
-        logging.INFO,
         "[Group {f.group_id}] {kind} {f.member_id} has left group through explicit `LeaveGroup` "
         "request{client}",
     ),
     facts.ParkedJoinDropped: Line(
-        logging.INFO,
         "The connection of member {f.member_id} in group {f.group_id} was lost while its JoinGroup "
         "waited. {then}.",
     ),
     facts.ParkedSyncDropped: Line(
-        logging.INFO,
         "The connection of member {f.member_id} in group {f.group_id} was lost while its SyncGroup "
         "waited. It has its session timeout to come back.",
     ),
     # Groups that come and go.
     facts.GroupCreated: Line(
-        logging.INFO,
         "[GroupId {f.group_id}] Creating a simple consumer group via manual offset commit.",
-        _OFFSETS,
+        source=_OFFSETS,
     ),
     facts.GroupDeleted: Line(
-        logging.INFO,
         "The following groups were deleted: {f.group_id}. A total of {f.offset_count} offsets were "
         "removed.",
-        _SHARD,
+        source=_SHARD,
     ),
-    facts.GroupLoaded: Line(
-        logging.INFO, "Loaded classic group {f.group_id} with {f.member_count} members."
-    ),
+    facts.GroupLoaded: Line("Loaded classic group {f.group_id} with {f.member_count} members."),
     # Failures.
     facts.SubscriptionNotParsed: Line(
-        logging.WARNING,
         "Metadata of member {f.member_id} of group {f.group_id} for protocol {f.protocol_name} is "
         "no consumer subscription; which topics the group reads is unknown, so none of its offsets "
         "expire.",
+        logging.WARNING,
     ),
     facts.DamagedMetadataRefused: Line(
-        logging.WARNING,
         "Client {f.client_id} at {f.client_host} was refused by group {f.group_id}: its metadata "
         "of {f.size} bytes for protocol {f.protocol_name} is no consumer subscription, and would "
         "make the group's topics unreadable.",
+        logging.WARNING,
     ),
     facts.WriteFailed: Line(
-        logging.ERROR,
         f"Writing the {{f.purpose}} of group {{f.group_id}} to {OFFSETS_TOPIC} failed with "
         "{f.error.name}.",
+        logging.ERROR,
     ),
     facts.LimitReached: Line(
-        logging.WARNING,
         "A request for group {f.group_id} was refused: {f.setting}={f.limit} {state}.",
+        logging.WARNING,
     ),
 }

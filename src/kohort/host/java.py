@@ -94,8 +94,7 @@ def spark_java_home(java: Java, cache: Path | None = None) -> Path:
     It is a directory below ``cache`` (default: the user's cache directory) with a ``bin/java`` that
     leaves out the argument for the incubating vector module.
     """
-    name = "java-" + hashlib.sha256(str(java.home).encode()).hexdigest()[:16]
-    home = (_cache_directory() if cache is None else cache) / name
+    home = _home("java", java.home, cache)
     script = _SHIM.format(vector=_VECTOR, java=shlex.quote(str(java.executable)))
     _write_program(home / "bin" / "java", script)
     return home
@@ -117,8 +116,7 @@ def spark_home(package: Path, cache: Path | None = None) -> Path | None:
     """
     if not all((package / name).is_dir() for name in ("bin", "jars")):
         return None
-    name = "spark-" + hashlib.sha256(str(package).encode()).hexdigest()[:16]
-    home = (_cache_directory() if cache is None else cache) / name
+    home = _home("spark", package, cache)
     home.mkdir(parents=True, exist_ok=True)
     for each in ("bin", "jars", "sbin", "conf"):
         # Several processes may make the links at once.
@@ -200,6 +198,11 @@ def _ask(program: Path) -> str:
 def _setting(settings: str, name: str) -> str | None:
     found = re.search(rf"^\s*{re.escape(name)} = (.+?)\s*$", settings, re.MULTILINE)
     return found[1] if found else None
+
+
+def _home(kind: str, of: Path, cache: Path | None) -> Path:
+    name = f"{kind}-{hashlib.sha256(str(of).encode()).hexdigest()[:16]}"
+    return (_cache_directory() if cache is None else cache) / name
 
 
 def _cache_directory() -> Path:
