@@ -33,10 +33,9 @@ from kohort.model.ids import GenerationId, MemberId
 from kohort.model.join import JoinedMember
 from kohort.model.partition_set import PartitionSet
 from kohort.policies.consumer_groups import ConsumerAssigner
-from kohort.policies.cooperative import CooperativeStickyAssignor
 from kohort.policies.spec import GroupSpec, MemberSpec, Shares
+from kohort.policies.sticky import COOPERATIVE
 
-COOPERATIVE = CooperativeStickyAssignor()
 NEW = MemberId("new")
 STATES = {"full": "full", "one more": "more"}
 """The states of a group, and their names in the output of the other programs."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kohort.broker.topic_names import colliding, why_illegal
+from kohort.broker.topics import colliding
+from kohort.storage.topic_table import why_illegal
 
 
 @pytest.mark.parametrize("name", ["a", "A.b_c-9", "...", "__x", "x" * 249])

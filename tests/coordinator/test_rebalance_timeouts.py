@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from tests.coordinator.world import World
 
-from kohort.coordinator.timers import join_timer
 from kohort.model.ids import GroupId
 
 DAYS_24 = 2**31 - 1
@@ -54,7 +53,8 @@ def test_nobody_can_hold_a_group_for_24_days() -> None:
 
 def test_by_default_a_group_waits_for_an_hour_at_most() -> None:
     world = stable(DAYS_24, DAYS_24)
-    deadline = world.coordinator._registry.deadlines.at(join_timer(GroupId("g")))
+    registry = world.coordinator._registry
+    deadline = registry.deadlines.at(registry.groups[GroupId("g")].join_timer)
     assert deadline is not None
     assert deadline - world.now == HOUR * 1_000
 

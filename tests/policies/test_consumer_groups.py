@@ -33,7 +33,7 @@ from kohort.model.instants import Millis, WallMillis
 from kohort.model.join import JoinedMember
 from kohort.policies.consumer_groups import ConsumerAssigner, group_spec, join_protocols
 from kohort.policies.registry import ASSIGNORS, assignor, assignors, is_cooperative
-from kohort.policies.spec import AssignAgain, GroupSpec, MemberSpec, Plan, RebalanceProtocol
+from kohort.policies.spec import AssignAgain, Assignor, GroupSpec, MemberSpec, Plan
 from kohort.storage.group_records import write_record
 
 COOPERATIVE = ProtocolName("cooperative-sticky")
@@ -179,22 +179,17 @@ def test_measures_of_plans() -> None:
     ]
 
 
-class Echo:
-    """An assignor that returns each member's userdata and wants to assign again."""
-
-    name = ProtocolName("echo")
-    rebalance_protocol = RebalanceProtocol.COOPERATIVE
-
-    def assign(self, spec: GroupSpec) -> Plan:
-        echoed = {m: b"echo " + s.user_data for m, s in spec.members.items() if s.user_data}
-        again = AssignAgain(after_ms=Millis(spec.record_bytes), reason="more to do")
-        return Plan({m: [] for m in spec.members}, echoed, again)
+def echoed(spec: GroupSpec) -> Plan:
+    """A plan that returns each member's userdata, with the wish to assign again."""
+    user_data = {m: b"echo " + s.user_data for m, s in spec.members.items() if s.user_data}
+    again = AssignAgain(after_ms=Millis(spec.record_bytes), reason="more to do")
+    return Plan({m: [] for m in spec.members}, user_data, again)
 
 
 def test_userdata_and_the_wish_to_assign_again_travel_through_the_assigner(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    echo = Echo()
+    echo = Assignor(ProtocolName("echo"), echoed, cooperative=True)
     monkeypatch.setitem(ASSIGNORS, echo.name, echo)
     with_data = encode_subscription(Subscription(topics=frozenset("t"), user_data=b"mine"))
     without = encode_subscription(Subscription(topics=frozenset("t")))

@@ -17,10 +17,10 @@ from kohort.embedded.deferral import NOTHING, Echo, Pending, Wait, encode_echo, 
 from kohort.model.errors import ConfigError
 from kohort.model.ids import GenerationId, GroupInstanceId, MemberId, TopicPartition
 from kohort.model.instants import Instant, Millis, millis_between
-from kohort.policies.cooperative import CooperativeStickyAssignor
 from kohort.policies.deferred import DeferredPlan, Resolution, deferred_plan
 from kohort.policies.losses import Moment
 from kohort.policies.spec import GroupSpec, MemberSpec
+from kohort.policies.sticky import COOPERATIVE
 
 
 def remaining(plan: DeferredPlan) -> list[int]:
@@ -182,7 +182,7 @@ def test_178_without_a_wait_the_plan_is_that_of_design_one() -> None:
     )
     moment = Moment(generation_id=GenerationId(9), now=Instant(0))
     plan = deferred_plan(spec, moment, Resolution())
-    assert shown(plan.partitions) == shown(CooperativeStickyAssignor().assign(spec).partitions)
+    assert shown(plan.partitions) == shown(COOPERATIVE.assign(spec).partitions)
     assert plan.pending == NOTHING
     assert plan.again is None
 

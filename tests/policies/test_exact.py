@@ -19,12 +19,10 @@ from tests.policies.test_properties import rightly_kept
 from kohort.model.ids import GenerationId, MemberId, TopicPartition
 from kohort.model.partition_set import PartitionSet
 from kohort.policies import classes
-from kohort.policies.cooperative import CooperativeStickyAssignor
 from kohort.policies.numbering import Numbering
 from kohort.policies.spec import GroupSpec, MemberSpec, Shares
-from kohort.policies.sticky import StickyAssignor
+from kohort.policies.sticky import COOPERATIVE, STICKY
 
-STICKY, COOPERATIVE = StickyAssignor(), CooperativeStickyAssignor()
 RACKS = ("a", "b", "c")
 
 

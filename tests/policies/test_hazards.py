@@ -27,12 +27,12 @@ from kohort.model.instants import Instant, Millis, after
 from kohort.model.partition_set import PartitionSet
 from kohort.policies.connect_groups import NOTHING_READ
 from kohort.policies.consumer_groups import ConsumerAssigner, join_protocols
-from kohort.policies.cooperative import CooperativeStickyAssignor
 from kohort.policies.deferred import DeferredPlan, Resolution
 from kohort.policies.losses import Moment
 from kohort.policies.registry import assignors
 from kohort.policies.resource_groups import ResourceAssigner
 from kohort.policies.spec import GroupSpec
+from kohort.policies.sticky import COOPERATIVE
 
 
 class Scattered(Group):
@@ -154,7 +154,7 @@ def told(resolution: Resolution, data: bytes) -> tuple[list[str], list[str]]:
     assigner = ConsumerAssigner(resolution, notes.append, faults.append)
     members = [offered("a", subscribed(ECHO, 0, 1)), offered("b", data)]
     moment = Moment(generation_id=GenerationId(5), now=Instant(0), leader_id=MemberId("a"))
-    plan = assigner.assign(CooperativeStickyAssignor.name, members, {"t": 4}, moment)
+    plan = assigner.assign(COOPERATIVE.name, members, {"t": 4}, moment)
     given = [decode_assignment(each) for each in plan.assignments.values()]
     assert [each.user_data for each in given] == [None, None]
     assert [sorted(n for _, n in each.partitions) for each in given] == [[0, 1], [2, 3]]
@@ -215,7 +215,7 @@ def test_a_subscription_that_cannot_be_read_is_named_and_the_others_get_everythi
     faults: list[str] = []
     assigner = ConsumerAssigner(warn=faults.append)
     members = [offered("a", subscribed(ECHO, 0, 1)), offered("b", b"\x7f")]
-    plan = assigner.assign(CooperativeStickyAssignor.name, members, {"t": 4})
+    plan = assigner.assign(COOPERATIVE.name, members, {"t": 4})
     given = [decode_assignment(each).partitions for each in plan.assignments.values()]
     assert list(map(len, given)) == [4, 0]
     (sentence,) = faults

@@ -15,13 +15,11 @@ from tests.policies.groups import again
 from tests.policies.measures import squared_load, unassigned, violations
 
 from kohort.model.ids import GenerationId, MemberId, ProtocolName, TopicPartition
-from kohort.policies.cooperative import CooperativeStickyAssignor
 from kohort.policies.registry import ASSIGNORS
 from kohort.policies.spec import GroupAssignment, GroupSpec, MemberSpec
-from kohort.policies.sticky import StickyAssignor
+from kohort.policies.sticky import COOPERATIVE, STICKY
 
 NAMES = ["t", "u", "v", "w"]
-COOPERATIVE, STICKY = CooperativeStickyAssignor(), StickyAssignor()
 
 
 MAX_MEMBERS, MAX_COUNT = 6, 7

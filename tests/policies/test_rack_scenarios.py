@@ -9,12 +9,10 @@ from tests.policies.groups import again, group, member, partitions, shown
 from tests.policies.measures import moves, skew, unassigned, violations
 
 from kohort.model.ids import GenerationId, GroupInstanceId, MemberId
-from kohort.policies.cooperative import CooperativeStickyAssignor
-from kohort.policies.range_ import RangeAssignor
+from kohort.policies.range_ import RANGE
 from kohort.policies.spec import Assignor, GroupSpec, MemberSpec, Shares
-from kohort.policies.sticky import StickyAssignor
+from kohort.policies.sticky import COOPERATIVE, STICKY
 
-RANGE, STICKY, COOPERATIVE = RangeAssignor(), StickyAssignor(), CooperativeStickyAssignor()
 SIZES = {"t1": 6, "t2": 7, "t3": 2}
 EVERYTHING = "t1 t2 t3"
 

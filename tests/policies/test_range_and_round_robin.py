@@ -7,12 +7,11 @@ from tests.policies.groups import again, group, member, shown
 from tests.policies.measures import moves, unassigned, violations
 
 from kohort.model.ids import MemberId, ProtocolName
-from kohort.policies.range_ import RangeAssignor
+from kohort.policies.range_ import RANGE
 from kohort.policies.registry import ASSIGNORS
-from kohort.policies.round_robin import RoundRobinAssignor
+from kohort.policies.round_robin import ROUND_ROBIN
 from kohort.policies.spec import Assignor
 
-RANGE, ROUND_ROBIN = RangeAssignor(), RoundRobinAssignor()
 every_assignor = pytest.mark.parametrize("name", sorted(ASSIGNORS))
 
 

@@ -16,11 +16,8 @@ from tests.policies.measures import moves, skew, unassigned, violations
 
 from kohort.model.errors import ConfigError
 from kohort.model.ids import MemberId, TopicPartition
-from kohort.policies.cooperative import CooperativeStickyAssignor
 from kohort.policies.spec import MAX_MEMBERS, GroupSpec, MemberSpec, Shares
-from kohort.policies.sticky import StickyAssignor
-
-STICKY, COOPERATIVE = StickyAssignor(), CooperativeStickyAssignor()
+from kohort.policies.sticky import COOPERATIVE, STICKY
 
 
 def plan_of(spec: GroupSpec) -> Shares:

@@ -10,12 +10,10 @@ from tests.policies.measures import moves, skew, unassigned, violations
 from tests.policies.test_sticky import held_back, plan_of
 
 from kohort.model.ids import GenerationId, MemberId, ProtocolName, TopicPartition
-from kohort.policies.cooperative import CooperativeStickyAssignor
 from kohort.policies.registry import ASSIGNORS
 from kohort.policies.resource_groups import _asked
 from kohort.policies.spec import GroupSpec, MemberSpec, Shares
-
-COOPERATIVE = CooperativeStickyAssignor()
+from kohort.policies.sticky import COOPERATIVE
 
 
 @pytest.mark.parametrize("name", sorted(ASSIGNORS))

@@ -26,7 +26,7 @@ from kohort.schema import (
     struct,
 )
 from kohort.schema.codec import decoder, encoder
-from kohort.schema.decoders import decoder_source
+from kohort.schema.decoders import _Decoder
 
 
 @struct()
@@ -285,7 +285,7 @@ def test_codecs_are_compiled_once_and_kept_by_their_class() -> None:
 
 
 def test_adjacent_fixed_fields_and_the_next_length_are_one_read() -> None:
-    lines = decoder_source(Everything, 0).splitlines()
+    lines = _Decoder(Everything, 0, "d, o, budget").message()._lines
     reads = [line for line in lines if "UNPACK" in line and "m.flag" in line]
     assert len(reads) == 1
     assert all(f"m.{name}" in reads[0] for name in ("tiny", "small", "medium", "large", "key"))

@@ -64,18 +64,18 @@ def files() -> UnsyncedLossFiles:
 
 def test_identity_is_made_once(files: UnsyncedLossFiles) -> None:
     first = open_dir(files)
-    assert (first.cluster_id, first.node_id, first.incarnation) == ("cluster", 1, 0)
+    assert (first.meta.cluster_id, first.meta.node_id, first.meta.incarnation) == ("cluster", 1, 0)
     first.close()
     second = LogDir.open(
         files, "/data", node_id=1, new_cluster_id=lambda: "another", report=lambda message: None
     )
-    assert (second.cluster_id, second.incarnation) == ("cluster", 1)
+    assert (second.meta.cluster_id, second.meta.incarnation) == ("cluster", 1)
 
 
 def test_every_life_has_a_greater_epoch_even_after_power_cuts(files: UnsyncedLossFiles) -> None:
     for expected in range(4):
         log_dir = open_dir(files)
-        assert log_dir.incarnation == expected
+        assert log_dir.meta.incarnation == expected
         files.power_cut(lose_everything_unsynced)
 
 
@@ -90,7 +90,7 @@ def test_a_new_data_directory_in_new_parents_survives_a_power_cut(
     open_dir(files, path).create_topic(topic("orders"))
     files.power_cut(lose_everything_unsynced)
     again = open_dir(files, path)
-    assert (again.incarnation, list(again.topics)) == (1, ["orders"])
+    assert (again.meta.incarnation, list(again.topics)) == (1, ["orders"])
 
 
 @pytest.mark.parametrize("lives_since_the_copy", [1, 2, 5])
@@ -105,18 +105,18 @@ def test_a_restored_meta_file_does_not_bring_a_leader_epoch_back(
         log_dir = open_dir(files)
         append(log_dir, "orders", 1)
         log_dir.close()
-    last = log_dir.incarnation
+    last = log_dir.meta.incarnation
     write_file(files, "/data/meta.properties", copy)
     reports: list[str] = []
     restored = open_dir(files, report=reports.append)
-    assert restored.incarnation == last + 1
+    assert restored.meta.incarnation == last + 1
     assert [text for text in reports if f"written in leader epoch {last};" in text]
     assert [log.leader_epoch for log in restored.logs()] == [last + 1] * 2
     offset = append(restored, "orders", 1)
     assert restored.log("orders", 1).state.epochs.epoch_of(offset) == last + 1
     restored.close()
     reports.clear()
-    assert open_dir(files, report=reports.append).incarnation == last + 2
+    assert open_dir(files, report=reports.append).meta.incarnation == last + 2
     assert not reports
 
 
@@ -134,19 +134,19 @@ def test_an_older_copy_of_the_whole_directory_repeats_leader_epochs_until_they_a
         log_dir = open_dir(files, path)
         append(log_dir, "orders")
         log_dir.close()
-    last = log_dir.incarnation
+    last = log_dir.meta.incarnation
     shutil.rmtree(path)
     shutil.copytree(copy, path)
     restored = open_dir(files, path)
     assert restored.log("orders", 0).log_end_offset == 1, "the records since the copy are lost"
-    assert restored.incarnation <= last, "an epoch of the lost lives"
+    assert restored.meta.incarnation <= last, "an epoch of the lost lives"
     restored.close()
     meta = Path(path) / "meta.properties"
     text = meta.read_text(encoding="utf-8")
-    raised = text.replace(f"incarnation={restored.incarnation}", f"incarnation={last}")
+    raised = text.replace(f"incarnation={restored.meta.incarnation}", f"incarnation={last}")
     meta.write_text(raised, encoding="utf-8")
     raised_dir = open_dir(files, path)
-    assert raised_dir.incarnation == last + 1
+    assert raised_dir.meta.incarnation == last + 1
     assert append(raised_dir, "orders") == 1
 
 
@@ -337,7 +337,7 @@ def test_a_deleted_topic_is_gone_and_its_name_is_free(files: UnsyncedLossFiles) 
 
 def removed(log_dir: LogDir) -> list[str]:
     """Remove the rest of deleted topics; returns the names of the removed directories."""
-    directories = log_dir.take_removable()
+    directories = log_dir.leftovers.take_removable()
     remove_directories(log_dir.files, directories, lambda: False)
     return [directory.rpartition("/")[2] for directory in directories]
 
@@ -419,7 +419,7 @@ def test_a_cancelled_removal_stops(files: UnsyncedLossFiles) -> None:
     log_dir.create_topic(topic("orders", 3))
     log_dir.delete_topic("orders")
     log_dir.put_aside(3)
-    remove_directories(files, log_dir.take_removable(), lambda: True)
+    remove_directories(files, log_dir.leftovers.take_removable(), lambda: True)
     log_dir.close()
     assert len(removed(open_dir(files))) == 3
 
@@ -463,7 +463,7 @@ def test_no_producer_id_is_given_twice(steps: list[str]) -> None:
     given_out: list[int] = []
     for step in steps:
         if step == "take":
-            given_out.append(log_dir.allocate_producer_id())
+            given_out.append(log_dir.producer_ids.allocate())
             continue
         if step == "close":
             log_dir.close()
@@ -478,11 +478,19 @@ def test_no_producer_id_is_given_twice(steps: list[str]) -> None:
 def test_producer_ids_come_in_blocks(files: UnsyncedLossFiles) -> None:
     log_dir = open_dir(files)
     files.synced.clear()
-    ids = [log_dir.allocate_producer_id() for _ in range(1_000)]
+    ids = [log_dir.producer_ids.allocate() for _ in range(1_000)]
     assert ids == list(range(1_000))
     assert len(files.synced) == 2
-    log_dir.allocate_producer_id()
+    log_dir.producer_ids.allocate()
     assert len(files.synced) == 4
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b'{"next": null}', b"[]"])
+def test_damage_of_the_producer_ids_is_named(files: UnsyncedLossFiles, content: bytes) -> None:
+    open_dir(files).close()
+    write_file(files, "/data/producer-ids.json", content)
+    with pytest.raises(CorruptLog, match=r"producer-ids\.json is damaged"):
+        open_dir(files)
 
 
 def test_closing_reports_a_failed_sync_and_gives_the_lock_back(files: UnsyncedLossFiles) -> None:

@@ -17,7 +17,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from kohort.broker.limits import (
     LEAST_DELAY_MICROS,
@@ -37,30 +37,14 @@ from kohort.model.errors import ErrorCode
 from kohort.model.ids import ConnectionId, Ticket
 from kohort.model.instants import MICROS_PER_SECOND, Instant, WallMillis
 
+if TYPE_CHECKING:
+    from kohort.broker.journal import Journal
+    from kohort.broker.service import Dispatcher  # which answers by the broker loop
+
 logger = logging.getLogger(__name__)
 
 _FAR = Instant(2**63)
 """Later than any instant."""
-
-
-class Journal(Protocol):
-    """Where group records go."""
-
-    def write(self, write: Write) -> None:
-        """Append and sync. ``BrokerLoop.appended`` or ``append_failed`` is called later."""
-
-
-class Service(Protocol):
-    """Answers the requests that are not the coordinator's."""
-
-    def serve(self, session: Session, request: Handle, now: Instant) -> None:
-        """Answer now or later, through ``BrokerLoop.answer``."""
-
-    def settle(self, now: Instant) -> None:
-        """A turn ends: answer what the turn has made ready."""
-
-    def lost(self, conn: ConnectionId) -> None:
-        """Forget what is parked for a connection."""
 
 
 class BrokerLoop:
@@ -86,7 +70,7 @@ class BrokerLoop:
         self._gate = gate
         self._observe = observe
         self._journal: Journal
-        self._service: Service
+        self._service: Dispatcher
         self._later: deque[Handle] = deque()
         self._put_off: deque[tuple[Session, bytes | None]] = deque()
         """Reads of sockets in order; None: the end of the connection."""
@@ -101,7 +85,7 @@ class BrokerLoop:
         self._next_conn = 0
         self._all_gone = asyncio.Event()
 
-    def attach(self, journal: Journal, service: Service) -> None:
+    def attach(self, journal: Journal, service: Dispatcher) -> None:
         """Set the journal and the service, and start the clock."""
         self._journal = journal
         self._service = service
@@ -162,7 +146,7 @@ class BrokerLoop:
         return True
 
     def received(self, session: Session, data: bytes | memoryview) -> None:
-        """Bytes of a client.
+        """Bytes of a client; a view of bytes is good only until the call returns.
 
         A known heartbeat is served at once: it costs little, and its member expires without it.
         When this turn of the loop has lasted too long, other requests are postponed, until all

@@ -15,7 +15,6 @@ from typing import Final
 
 from kohort.broker.flusher import Flusher
 from kohort.broker.state import BrokerState
-from kohort.broker.topic_names import INTERNAL_TOPICS
 from kohort.model.deadlines import Deadlines
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import TopicPartition
@@ -23,6 +22,7 @@ from kohort.model.instants import Instant, Millis, after
 from kohort.storage.errors import RefusedTopic, StorageError
 from kohort.storage.leftovers import remove_directories
 from kohort.storage.log_dir import LogDir
+from kohort.storage.topic_table import OFFSETS_TOPIC
 from kohort.wire.messages.k21_delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
@@ -85,7 +85,7 @@ class DeletingRecords:
     ) -> None:
         try:
             log = node.topics.log(partition)
-            if partition.topic in INTERNAL_TOPICS:
+            if partition.topic == OFFSETS_TOPIC:
                 raise RefusedTopic(
                     f"records of {partition.topic} are the broker's own",
                     ErrorCode.INVALID_TOPIC_EXCEPTION,
@@ -148,7 +148,7 @@ class DeletionSweep:
                 return
         except StorageError as error:
             logger.error("%s; the next start will", error)
-        directories = self._log_dir.take_removable()
+        directories = self._log_dir.leftovers.take_removable()
         if directories and not self._stopped:
             running = self._loop.run_in_executor(self._executor, self._remove, directories)
             running.add_done_callback(lambda done: done.cancelled() or done.exception())

@@ -266,10 +266,10 @@ class BrokerServer:
             settings=self.settings,
             node_id=nodes.controller_id,
             nodes=nodes,
-            cluster_id=log_dir.cluster_id,
-            leader_epoch=log_dir.incarnation,
+            cluster_id=log_dir.meta.cluster_id,
+            leader_epoch=log_dir.meta.incarnation,
             topics=topics,
-            new_producer_id=log_dir.allocate_producer_id,
+            new_producer_id=log_dir.producer_ids.allocate,
             wall_clock=wall_now,
         )
         missing = nodes.missing_for(topics.all())

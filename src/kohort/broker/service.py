@@ -70,7 +70,7 @@ HANDLERS: Final[dict[int, Handler]] = {
 
 
 class Dispatcher:
-    """The broker loop's ``Service``."""
+    """Answers the requests that are not the coordinator's, through ``BrokerLoop.answer``."""
 
     def __init__(
         self,

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, cast
 
 from kohort.broker.limits import (
     CLOSE_GRACE_SECONDS,
@@ -28,28 +28,15 @@ from kohort.engine.coordinator_outputs import Handle
 from kohort.model.ids import ConnectionId
 from kohort.model.instants import Instant
 
-
-class SessionHost(Protocol):
-    """The calls of a session to the broker loop."""
-
-    def opened(self, session: Session) -> bool:
-        """Admit a new connection, giving it its id; False: refuse it."""
-
-    def received(self, session: Session, data: bytes | memoryview) -> None:
-        """Bytes came in; a memoryview is good only until the call returns."""
-
-    def closed(self, session: Session) -> None:
-        """The connection is gone."""
-
-    def ready(self, session: Session) -> None:
-        """The session can be served again: its client has read enough."""
+if TYPE_CHECKING:
+    from kohort.broker.broker_loop import BrokerLoop  # which drives the sessions
 
 
 class Session(asyncio.Protocol):
     """The asyncio protocol of one connection to one of the nodes."""
 
     __slots__ = (
-        "_host",
+        "_broker_loop",
         "_paused_reading",
         "_paused_writing",
         "_transport",
@@ -68,8 +55,8 @@ class Session(asyncio.Protocol):
         "waiting",
     )
 
-    def __init__(self, host: SessionHost, node: BrokerState) -> None:
-        self._host = host
+    def __init__(self, broker_loop: BrokerLoop, node: BrokerState) -> None:
+        self._broker_loop = broker_loop
         self.node = node
         self._transport: asyncio.Transport | None = None
         self._paused_writing = False
@@ -105,19 +92,19 @@ class Session(asyncio.Protocol):
         peer = transport.get_extra_info("peername")
         self.peer_host = str(peer[0]) if peer else ""
         transport.set_write_buffer_limits(high=UNREAD_PAUSE_BYTES)
-        if not self._host.opened(self):
+        if not self._broker_loop.opened(self):
             transport.abort()
 
     def data_received(self, data: bytes) -> None:
         """Hand the bytes on."""
-        self._host.received(self, data)
+        self._broker_loop.received(self, data)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell the broker loop, once; a refused connection was never the broker loop's."""
         self._transport = None
         self.waiting.clear()
         if self.conn >= 0:
-            self._host.closed(self)
+            self._broker_loop.closed(self)
 
     def pause_writing(self) -> None:
         """The client leaves answers unread: serve it no more, and read no more of it."""
@@ -128,7 +115,7 @@ class Session(asyncio.Protocol):
         """The client has read: go on."""
         self._paused_writing = False
         self._steer_reading()
-        self._host.ready(self)
+        self._broker_loop.ready(self)
 
     @property
     def servable(self) -> bool:
@@ -213,8 +200,8 @@ class BufferedSession(Session, asyncio.BufferedProtocol):
 
     __slots__ = ("_buffer",)
 
-    def __init__(self, buffer: memoryview, host: SessionHost, node: BrokerState) -> None:
-        super().__init__(host, node)
+    def __init__(self, buffer: memoryview, broker_loop: BrokerLoop, node: BrokerState) -> None:
+        super().__init__(broker_loop, node)
         self._buffer = buffer
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -223,13 +210,13 @@ class BufferedSession(Session, asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Hand the bytes on."""
-        self._host.received(self, self._buffer[:nbytes])
+        self._broker_loop.received(self, self._buffer[:nbytes])
 
 
 def session_maker(
-    loop: asyncio.AbstractEventLoop, host: SessionHost
+    loop: asyncio.AbstractEventLoop, broker_loop: BrokerLoop
 ) -> Callable[[BrokerState], Session]:
     """A function that makes the sessions of a node, of the kind that costs least on ``loop``."""
     if isinstance(loop, asyncio.BaseEventLoop):
-        return partial(BufferedSession, memoryview(bytearray(RECEIVE_BUFFER_BYTES)), host)
-    return partial(Session, host)  # uvloop makes bytes of the size of a read
+        return partial(BufferedSession, memoryview(bytearray(RECEIVE_BUFFER_BYTES)), broker_loop)
+    return partial(Session, broker_loop)  # uvloop makes bytes of the size of a read

@@ -6,11 +6,10 @@ Must not know: requests, files. All changes are durable on return.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from kohort.broker.limits import BROKER_PARTITIONS
-from kohort.broker.topic_names import INTERNAL_TOPICS, colliding, why_illegal
 from kohort.host.entropy import new_topic_id
 from kohort.host.settings import BrokerSettings
 from kohort.model.errors import ErrorCode
@@ -19,6 +18,7 @@ from kohort.storage.errors import RefusedTopic
 from kohort.storage.log_config import FOREVER, LogConfig
 from kohort.storage.log_dir import OFFSETS_TOPIC, OFFSETS_TOPIC_CONFIGS, LogDir, Topic
 from kohort.storage.partition_log import PartitionLog
+from kohort.storage.topic_table import why_illegal
 
 Deleted = Callable[[str, int], None]
 """Called with the name of a deleted topic and its number of partitions."""
@@ -45,6 +45,19 @@ def log_defaults(settings: BrokerSettings) -> LogConfig:
         delete="delete" in settings.log_cleanup_policy,
         compact="compact" in settings.log_cleanup_policy,
         producer_id_expiration_ms=settings.producer_id_expiration_ms,
+    )
+
+
+def colliding(name: str, existing: Iterable[str]) -> str | None:
+    """The topic with the same name but for dots in place of underscores, if there is one.
+
+    Kafka refuses such a pair, since metric names write a dot as an underscore.
+    """
+    flat = name.replace(".", "_")
+    if flat == name and "_" not in name:
+        return None
+    return next(
+        (other for other in existing if other != name and other.replace(".", "_") == flat), None
     )
 
 
@@ -111,7 +124,7 @@ class Topics:
             RefusedTopic: UNKNOWN_TOPIC_OR_PARTITION, or INVALID_TOPIC_EXCEPTION for an internal
                 topic.
         """
-        if partition.topic in INTERNAL_TOPICS:
+        if partition.topic == OFFSETS_TOPIC:
             raise RefusedTopic(
                 f"{partition.topic} is the broker's own: clients cannot write to it",
                 ErrorCode.INVALID_TOPIC_EXCEPTION,
@@ -279,7 +292,7 @@ class Topics:
         return self._log_dir.topic(name)
 
     def _refuse_internal(self, name: str) -> None:
-        if name in INTERNAL_TOPICS:
+        if name == OFFSETS_TOPIC:
             raise RefusedTopic(
                 f"{name} is the broker's own and stays as it is", ErrorCode.INVALID_REQUEST
             )

@@ -22,10 +22,10 @@ from kohort.model.consumer_config import ConsumerConfig, OffsetReset
 from kohort.model.errors import ConfigError
 from kohort.model.instants import Millis
 from kohort.policies.consumer_groups import DESIGN_ONE
-from kohort.policies.cooperative import CooperativeStickyAssignor
 from kohort.policies.deferred import Resolution
 from kohort.policies.record_size import BROKERS_RECORD_LIMIT
 from kohort.policies.rent_or_buy import most_wait_ms
+from kohort.policies.sticky import COOPERATIVE
 from kohort.schema.runtime import MAX_STRING_BYTES
 
 Deserializer = Callable[[bytes], Any]
@@ -33,7 +33,7 @@ Deserializer = Callable[[bytes], Any]
 
 AUTO: Final = "auto"
 MOST_WAIT_MS: Final = 86_400_000
-COOPERATIVE_STICKY: Final = CooperativeStickyAssignor.name
+COOPERATIVE_STICKY: Final = COOPERATIVE.name
 
 CANONICAL_NAMES: Final = "resolve_canonical_bootstrap_servers_only"
 """The other value of ``client.dns.lookup``."""

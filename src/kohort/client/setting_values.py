@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from kohort.model.errors import ConfigError
+from kohort.policies.registry import JAVA_CLASSES
 
 _RESET_WORDS: Final[Mapping[str, str]] = {
     "smallest": "earliest",
@@ -18,13 +19,6 @@ _RESET_WORDS: Final[Mapping[str, str]] = {
     "error": "none",
 }
 """librdkafka's words for ``auto.offset.reset`` -> Kafka's."""
-
-_JAVA_ASSIGNORS: Final[Mapping[str, str]] = {
-    "RangeAssignor": "range",
-    "RoundRobinAssignor": "roundrobin",
-    "StickyAssignor": "sticky",
-    "CooperativeStickyAssignor": "cooperative-sticky",
-}
 
 
 def moves_limit(text: str) -> int | float | None:
@@ -82,5 +76,5 @@ def one_spelling(name: str, value: object) -> object:
 
 def _assignor(name: str) -> str:
     """The wire name of an assignor, from the name or from the name of its Java class."""
-    bare = name.strip().rpartition(".")[2]
-    return _JAVA_ASSIGNORS.get(bare, name.strip())
+    known = JAVA_CLASSES.get(name.strip().rpartition(".")[2])
+    return name.strip() if known is None else known.name

@@ -22,11 +22,12 @@ from kohort.coordinator.interface import JoinGroup
 from kohort.coordinator.member import Member, sizes_of
 from kohort.coordinator.offset_table import OffsetTable
 from kohort.coordinator.records import NO_TIMESTAMP, GroupMetadata, MemberMetadata
-from kohort.coordinator.timers import Timer, hold_timer, join_timer, session_timer, sync_timer
+from kohort.coordinator.timers import HOLD, JOIN, SYNC, Timer, session_timer
 from kohort.model.errors import NO_ERROR, ErrorCode, InvariantViolation
 from kohort.model.facts import Fact
 from kohort.model.group_state import EMPTY, GroupState
 from kohort.model.ids import (
+    NO_MEMBER,
     GenerationId,
     GroupId,
     GroupInstanceId,
@@ -137,9 +138,9 @@ class Group:
     sync_timer: Timer = field(init=False)
 
     def __post_init__(self) -> None:
-        self.join_timer = join_timer(self.group_id)
-        self.hold_timer = hold_timer(self.group_id)
-        self.sync_timer = sync_timer(self.group_id)
+        self.join_timer = Timer(JOIN, self.group_id, NO_MEMBER)
+        self.hold_timer = Timer(HOLD, self.group_id, NO_MEMBER)
+        self.sync_timer = Timer(SYNC, self.group_id, NO_MEMBER)
 
     # -- questions ---------------------------------------------------------------------------
 

@@ -99,8 +99,7 @@ def _passes_gates(
         refuse_join(registry, event, ErrorCode.GROUP_MAX_SIZE_REACHED, NO_MEMBER)
         if event.member_id in group.members:
             # The maximal size was lowered while members were away: the last to return are removed.
-            member = group.remove(event.member_id)
-            registry.deadlines.cancel(member.session_timer)
+            registry.remove(group, event.member_id)
             try_complete(registry, group)
         return False
     if group.state is DEAD:

@@ -227,8 +227,7 @@ def remove_member(registry: Registry, group: Group, member_id: MemberId) -> Memb
 
     Kafka never answers the parked SyncGroup of a member that leaves.
     """
-    member = group.remove(member_id)
-    registry.deadlines.cancel(member.session_timer)
+    member = registry.remove(group, member_id)
     if member.parked_join is not None:
         registry.respond(member.parked_join, JoinAnswer(error=ErrorCode.UNKNOWN_MEMBER_ID))
         member.parked_join = None

@@ -274,8 +274,7 @@ def _cut_absent_members(registry: Registry, group: Group) -> None:
         if m.parked_join is None and m.group_instance_id is None
     )
     for member_id in absent:
-        member = group.remove(member_id)
-        registry.deadlines.cancel(member.session_timer)
+        registry.remove(group, member_id)
     if absent:
         registry.observe(
             MembersNotRejoined(

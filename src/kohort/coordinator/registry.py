@@ -6,7 +6,7 @@ In: calls of the phases. Out: the effects of a step. Must not know: the decision
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import ClassVar, Protocol
+from typing import ClassVar, Final, Protocol
 
 from kohort.coordinator.group import Group
 from kohort.coordinator.interface import (
@@ -193,6 +193,12 @@ class Registry:
         self.groups[group.group_id] = group
         self.observe(GroupCreated(group_id=group.group_id, simple=simple))
 
+    def remove(self, group: Group, member_id: MemberId) -> Member:
+        """Remove a member with its session; its parked tokens are in the result."""
+        member = group.remove(member_id)
+        self.deadlines.cancel(member.session_timer)
+        return member
+
     def new_member_id(self, group: Group, prefix: str) -> MemberId:
         """A new member id.
 
@@ -208,24 +214,20 @@ class Registry:
         return member_id
 
 
+_CLIENT_ERRORS: Final = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+}
+"""The client's error after the log refused a write, as in Kafka; other errors stay."""
+
+
 def mapped_append_error(error: ErrorCode) -> ErrorCode:
-    """The client's error after the log refused a write, as in Kafka."""
-    match error:
-        case (
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            | ErrorCode.NOT_ENOUGH_REPLICAS
-            | ErrorCode.REQUEST_TIMED_OUT
-        ):
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        case ErrorCode.NOT_LEADER_OR_FOLLOWER | ErrorCode.KAFKA_STORAGE_ERROR:
-            return ErrorCode.NOT_COORDINATOR
-        case (
-            ErrorCode.MESSAGE_TOO_LARGE
-            | ErrorCode.RECORD_LIST_TOO_LARGE
-            | ErrorCode.INVALID_FETCH_SIZE
-        ):
-            return ErrorCode.UNKNOWN_SERVER_ERROR
-        case ErrorCode.NETWORK_EXCEPTION:
-            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        case _:
-            return error
+    """The client's error after the log refused a write."""
+    return _CLIENT_ERRORS.get(error, error)

@@ -232,5 +232,5 @@ def sync_timer_fired(registry: Registry, group: Group) -> None:
     if not late:
         return
     for member_id in late:
-        registry.deadlines.cancel(group.remove(member_id).session_timer)
+        registry.remove(group, member_id)
     prepare_rebalance(registry, group, RebalanceCause.SYNC_EXPIRED, member_ids=late)

@@ -39,19 +39,4 @@ def session_timer(group_id: GroupId, member_id: MemberId) -> Timer:
     return Timer(SESSION, group_id, member_id)
 
 
-def join_timer(group_id: GroupId) -> Timer:
-    """Key of a group's join phase."""
-    return Timer(JOIN, group_id, NO_MEMBER)
-
-
-def hold_timer(group_id: GroupId) -> Timer:
-    """Key of the time that a group's join phase waits for handed-out ids."""
-    return Timer(HOLD, group_id, NO_MEMBER)
-
-
-def sync_timer(group_id: GroupId) -> Timer:
-    """Key of a group's sync phase."""
-    return Timer(SYNC, group_id, NO_MEMBER)
-
-
 SWEEP_TIMER: Final = Timer(SWEEP, GroupId(""), NO_MEMBER)

@@ -36,10 +36,10 @@ from kohort.model.join import JoinProtocol
 from kohort.policies.connect import Configuration, as_partition, as_work
 from kohort.policies.connect_groups import ALL, NOTHING_READ, WORDS, ConnectAssigner
 from kohort.policies.consumer_groups import DESIGN_ONE, join_protocols
-from kohort.policies.cooperative import CooperativeStickyAssignor
 from kohort.policies.deferred import Resolution
 from kohort.policies.record_size import BROKERS_RECORD_LIMIT
 from kohort.policies.spec import Say, say_nothing
+from kohort.policies.sticky import COOPERATIVE
 
 PROTOCOL_TYPE: Final = ProtocolType("connect")
 
@@ -161,7 +161,7 @@ class _Worker:
 
     def _detail(self, value: Offer[ConnectorTask]) -> bytes:
         (offered,) = join_protocols(
-            (CooperativeStickyAssignor(),),
+            (COOPERATIVE,),
             (ALL,),
             owned=set(map(as_partition, value.owned)),
             generation_id=value.generation_id,

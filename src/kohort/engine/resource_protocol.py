@@ -16,7 +16,6 @@ from kohort.engine.consumer_protocol import announced, echo_of, readable
 from kohort.model.ids import NO_GENERATION, GenerationId, ProtocolType
 from kohort.model.join import JoinProtocol
 from kohort.policies.consumer_groups import join_protocols
-from kohort.policies.cooperative import CooperativeStickyAssignor
 from kohort.policies.registry import is_cooperative
 from kohort.policies.resource_groups import (
     WORDS,
@@ -27,6 +26,7 @@ from kohort.policies.resource_groups import (
     since_text,
 )
 from kohort.policies.spec import Say, say_nothing
+from kohort.policies.sticky import COOPERATIVE
 
 PROTOCOL_TYPE: Final = ProtocolType("kohort-resources")
 EVERY: Final = "every"
@@ -80,7 +80,7 @@ class _Offers:
         if NO_GENERATION in (value.generation_id, self._since):
             self._since = value.generation_id
         return join_protocols(
-            (CooperativeStickyAssignor(),),
+            (COOPERATIVE,),
             (since_text(self._since),),
             owned={resource_of(name) for name in value.owned},
             previous={resource_of(name) for name in value.previous},

@@ -12,55 +12,22 @@ from __future__ import annotations
 
 from collections import deque
 from random import Random
-from typing import Protocol
+from typing import TYPE_CHECKING
 from zlib import crc32
 
 from kohort.lab.plan import NetworkPlan
-from kohort.lab.scheduler import Process, Scheduler
+from kohort.lab.scheduler import Scheduler
 from kohort.model.ids import ConnectionId
+
+if TYPE_CHECKING:
+    from kohort.lab.node import Node  # the broker's end of connections
+    from kohort.lab.pod import Pod  # the client's end of connections
 
 _PPM = 1_000_000
 _MERGE_MICROS = 20_000
 """The longest time that bytes wait for the next send."""
 _PIECE_GAP_MICROS = 1
 """Between two pieces; pieces that arrive at the same instant would arrive as one."""
-
-
-class ClientEnd(Protocol):
-    """The client's end of connections."""
-
-    process: Process
-    hears: bool
-    """Whether bytes from the broker reach the client."""
-    speaks: bool
-    """Whether bytes of the client reach the broker."""
-
-    def line_opened(self, line: Line) -> None:
-        """A requested connection is open."""
-
-    def line_received(self, line: Line, data: bytes) -> None:
-        """Bytes came."""
-
-    def line_lost(self, line: Line, reason: str) -> None:
-        """A connection ended, broke, or could not be opened."""
-
-
-class ServerEnd(Protocol):
-    """The broker's end of connections."""
-
-    process: Process
-    up: bool
-    silent: bool
-    """While down: whether the whole machine is gone, so that no client is told."""
-
-    def line_accepted(self, line: Line) -> None:
-        """A client connected."""
-
-    def line_received(self, line: Line, data: bytes) -> None:
-        """Bytes came."""
-
-    def line_lost(self, line: Line) -> None:
-        """A client closed or lost its connection."""
 
 
 class _Way:
@@ -94,7 +61,7 @@ class Line:
     )
 
     def __init__(
-        self, number: int, local: ConnectionId, client: ClientEnd, port: int, server_life: int
+        self, number: int, local: ConnectionId, client: Pod, port: int, server_life: int
     ) -> None:
         self.number = number
         self.conn = ConnectionId(number)
@@ -125,7 +92,7 @@ class Network:
     """
 
     def __init__(
-        self, scheduler: Scheduler, plan: NetworkPlan, random: Random, server: ServerEnd
+        self, scheduler: Scheduler, plan: NetworkPlan, random: Random, server: Node
     ) -> None:
         self.plan = plan
         self.digest = 0
@@ -140,7 +107,7 @@ class Network:
 
     # -- connections ------------------------------------------------------------------------------
 
-    def connect(self, client: ClientEnd, local: ConnectionId, port: int) -> Line:
+    def connect(self, client: Pod, local: ConnectionId, port: int) -> Line:
         """Open a connection to a port; the client learns the outcome, or nothing at all."""
         line = Line(self._next, local, client, port, self._server.process.life)
         self._next += 1
@@ -188,7 +155,7 @@ class Network:
         """Lose all bytes of a connection from now on; neither end learns this."""
         line.dead = True
 
-    def lines_of(self, client: ClientEnd | None) -> list[Line]:
+    def lines_of(self, client: Pod | None) -> list[Line]:
         """The connections of a client, or all of them."""
         return [line for line in self._lines.values() if client is None or line.client is client]
 
@@ -199,7 +166,7 @@ class Network:
             if not self._server.silent:
                 self._push(line, line.down, None)
 
-    def client_died(self, client: ClientEnd, *, silent: bool) -> None:
+    def client_died(self, client: Pod, *, silent: bool) -> None:
         """The process of a client is gone."""
         for line in self.lines_of(client):
             line.at_client = False
@@ -209,7 +176,7 @@ class Network:
             else:
                 self._push(line, line.up, None)
 
-    def healed(self, client: ClientEnd) -> None:
+    def healed(self, client: Pod) -> None:
         """Send the bytes that a cut held back, in the directions that are open again."""
         for line in self.lines_of(client):
             for way, open_again in ((line.up, client.speaks), (line.down, client.hears)):

@@ -81,6 +81,7 @@ class Node:
         self.process = Process(BROKER, racing=True)
         self.up = False
         self.silent = False
+        """While down: whether the whole machine is gone, so that no client is told."""
         self.coordinates = True
         """Whether the node serves requests about groups."""
         self.wall_offset_ms = 0

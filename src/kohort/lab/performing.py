@@ -6,82 +6,33 @@ Must not know: plans.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from kohort.lab import actions
+from kohort.lab.application import Consuming
 from kohort.lab.leaders import port_of
-from kohort.lab.network import Network
-from kohort.lab.node import Node
 from kohort.lab.operator import describe
-from kohort.lab.plan import Plan
-from kohort.lab.pod import Pod
-from kohort.lab.scheduler import Scheduler
-from kohort.lab.topics import TopicBook
 from kohort.model.errors import ConfigError
-from kohort.model.history_record import AnyFact
 from kohort.model.ids import GroupId, TopicPartition
-from kohort.model.instants import Instant
 from kohort.model.world_facts import TopicSized
 
+if TYPE_CHECKING:
+    from kohort.lab.world import World  # which performs actions by this module
 
-class ActionTarget(Protocol):
-    """The parts of a world that actions change."""
-
-    @property
-    def plan(self) -> Plan:
-        """The plan, with the values to return to."""
-        ...
-
-    @property
-    def scheduler(self) -> Scheduler:
-        """The scheduler and its clock."""
-        ...
-
-    @property
-    def node(self) -> Node:
-        """The broker."""
-        ...
-
-    @property
-    def network(self) -> Network:
-        """All connections."""
-        ...
-
-    @property
-    def pods(self) -> Mapping[str, Pod]:
-        """The pods by name."""
-        ...
-
-    @property
-    def topics(self) -> TopicBook:
-        """All topics."""
-        ...
-
-    @property
-    def now(self) -> Instant:
-        """The present instant."""
-        ...
-
-    def after(self, millis: int | None, what: Callable[..., Any], *arguments: Any) -> None:
-        """Call something later; never if ``millis`` is None."""
-
-    def note_fault(self, name: str, target: str) -> None:
-        """Record a fault that was made on purpose."""
-
-    def record(self, source: str, incarnation: int, fact: AnyFact) -> None:
-        """Record a fact."""
+Perform = Callable[["World", Any], object]
+"""Performs an action of one kind on a world."""
 
 
-def _crash_broker(world: ActionTarget, action: actions.CrashBroker) -> None:
+def _crash_broker(world: World, action: actions.CrashBroker) -> None:
     if world.node.up:
         world.note_fault("crash", "broker")
         world.node.crash(power_cut=action.power_cut, silent=action.silent)
         world.scheduler.after(action.down_ms, None, world.node.start)
 
 
-def _crash_at_persist(world: ActionTarget, action: actions.CrashAtPersist) -> None:
+def _crash_at_persist(world: World, action: actions.CrashAtPersist) -> None:
     if action.moment not in actions.PERSIST_MOMENTS:
         known = ", ".join(actions.PERSIST_MOMENTS)
         raise ConfigError(f"moment {action.moment!r} of a persist is unknown; known: {known}")
@@ -89,39 +40,29 @@ def _crash_at_persist(world: ActionTarget, action: actions.CrashAtPersist) -> No
     world.node.journal.arm(action)
 
 
-def _stall_broker(world: ActionTarget, action: actions.StallBroker) -> None:
+def _stall_broker(world: World, action: actions.StallBroker) -> None:
     world.note_fault("stall", "broker")
     world.node.pause()
     world.after(action.for_ms, world.node.resume)
 
 
-def _jump(world: ActionTarget, action: actions.JumpWallClock) -> None:
+def _jump(world: World, action: actions.JumpWallClock) -> None:
     world.note_fault("wall clock", "broker")
     world.node.set_clock(action.by_ms)
 
 
-def _start(world: ActionTarget, action: actions.StartPod) -> None:
-    world.pods[action.pod].start()
-
-
-def _stop(world: ActionTarget, action: actions.StopPod) -> None:
-    world.pods[action.pod].stop(
-        leave=action.leave, drain=action.drain, back_after_ms=action.back_after_ms
-    )
-
-
-def _kill(world: ActionTarget, action: actions.KillPod) -> None:
+def _kill(world: World, action: actions.KillPod) -> None:
     world.note_fault("kill", action.pod)
     world.pods[action.pod].kill(node_lost=action.node_lost, back_after_ms=action.back_after_ms)
 
 
-def _pause(world: ActionTarget, action: actions.PausePod) -> None:
+def _pause(world: World, action: actions.PausePod) -> None:
     world.note_fault("pause", action.pod)
     world.pods[action.pod].pause()
     world.after(action.for_ms, world.pods[action.pod].resume)
 
 
-def _cut(world: ActionTarget, action: actions.CutPod) -> None:
+def _cut(world: World, action: actions.CutPod) -> None:
     if action.direction not in actions.DIRECTIONS:
         known = ", ".join(actions.DIRECTIONS)
         raise ConfigError(f"direction {action.direction!r} is unknown; known: {known}")
@@ -131,20 +72,20 @@ def _cut(world: ActionTarget, action: actions.CutPod) -> None:
     world.after(action.for_ms, pod.heal)
 
 
-def _reset(world: ActionTarget, action: actions.ResetLines) -> None:
+def _reset(world: World, action: actions.ResetLines) -> None:
     world.note_fault("reset", action.pod or "all")
     client = world.pods[action.pod] if action.pod is not None else None
     for line in world.network.lines_of(client):
         world.network.reset(line)
 
 
-def _half_open(world: ActionTarget, action: actions.HalfOpenLines) -> None:
+def _half_open(world: World, action: actions.HalfOpenLines) -> None:
     world.note_fault("half open", action.pod)
     for line in world.network.lines_of(world.pods[action.pod]):
         world.network.half_open(line)
 
 
-def _weather(world: ActionTarget, action: actions.Weather) -> None:
+def _weather(world: World, action: actions.Weather) -> None:
     world.note_fault("weather", "network")
     network = world.network
     network.plan = replace(
@@ -156,43 +97,39 @@ def _weather(world: ActionTarget, action: actions.Weather) -> None:
     world.after(action.for_ms, setattr, network, "plan", world.plan.network)
 
 
-def _slow_disk(world: ActionTarget, action: actions.SlowDisk) -> None:
+def _slow_disk(world: World, action: actions.SlowDisk) -> None:
     world.note_fault("slow disk", "broker")
     journal = world.node.journal
     journal.plan = replace(journal.plan, sync_micros=action.sync_ms * 1_000)
     world.after(action.for_ms, setattr, journal, "plan", world.plan.disk)
 
 
-def _full_disk(world: ActionTarget, action: actions.FullDisk) -> None:
+def _full_disk(world: World, action: actions.FullDisk) -> None:
     world.note_fault("full disk", "broker")
     disk = world.node.journal.disk
     disk.capacity = disk.used()
     world.after(action.for_ms, setattr, disk, "capacity", None)
 
 
-def _fail_sync(world: ActionTarget, action: actions.FailSync) -> None:
+def _fail_sync(world: World, action: actions.FailSync) -> None:
     world.note_fault("failed sync", "broker")
     world.node.journal.fail_next_sync(
         lambda: world.after(action.down_ms, _restart_broken_broker, world)
     )
 
 
-def _restart_broken_broker(world: ActionTarget) -> None:
+def _restart_broken_broker(world: World) -> None:
     if world.node.up and world.node.journal.broken:
         world.node.crash(power_cut=False, silent=False)
         world.node.start()
 
 
-def _rejoin(world: ActionTarget, action: actions.Rejoin) -> None:
+def _rejoin(world: World, action: actions.Rejoin) -> None:
     world.note_fault("rejoin", action.pod)
     world.pods[action.pod].rejoin()
 
 
-def _resubscribe(world: ActionTarget, action: actions.Resubscribe) -> None:
-    world.pods[action.pod].resubscribe(action.topics)
-
-
-def _grow(world: ActionTarget, action: actions.GrowTopic) -> None:
+def _grow(world: World, action: actions.GrowTopic) -> None:
     topic = world.topics.topics.get(action.topic)
     if topic is None:
         known = ", ".join(world.topics.topics)
@@ -202,34 +139,18 @@ def _grow(world: ActionTarget, action: actions.GrowTopic) -> None:
         world.record("world", 1, TopicSized(topic=action.topic, partitions=topic.partitions))
 
 
-def _slow_application(world: ActionTarget, action: actions.SlowApplication) -> None:
-    world.pods[action.pod].be_slow(action.batch_ms)
-
-
-def _seek(world: ActionTarget, action: actions.SeekPartitions) -> None:
-    world.pods[action.pod].seek(action.to)
-
-
-def _commit(world: ActionTarget, action: actions.CommitPositions) -> None:
-    world.pods[action.pod].commit()
-
-
-def _pause_partitions(world: ActionTarget, action: actions.PausePartitions) -> None:
-    world.pods[action.pod].pause_partitions(action.for_ms)
-
-
-def _unsubscribe(world: ActionTarget, action: actions.UnsubscribePod) -> None:
+def _unsubscribe(world: World, action: actions.UnsubscribePod) -> None:
     world.note_fault("unsubscribe", action.pod)
     world.pods[action.pod].unsubscribe(action.again_ms)
 
 
-def _move_leaders(world: ActionTarget, action: actions.MoveLeaders) -> None:
+def _move_leaders(world: World, action: actions.MoveLeaders) -> None:
     topic = world.topics.topics.get(action.topic)
     for partition in range(topic.partitions if topic is not None else 0):
         world.node.leaders.move(TopicPartition(action.topic, partition), action.node)
 
 
-def _stop_node(world: ActionTarget, action: actions.StopNode) -> None:
+def _stop_node(world: World, action: actions.StopNode) -> None:
     leaders = world.node.leaders
     if action.node == 1 or action.node not in leaders.nodes:
         raise ConfigError(f"node {action.node} cannot be stopped; there are: {leaders.nodes}")
@@ -239,19 +160,19 @@ def _stop_node(world: ActionTarget, action: actions.StopNode) -> None:
     world.scheduler.after(action.for_ms, None, _start_node, world, action.node)
 
 
-def _start_node(world: ActionTarget, node: int) -> None:
+def _start_node(world: World, node: int) -> None:
     world.node.leaders.start(node)
     world.network.closed_ports.discard(port_of(node))
 
 
-def _lose_coordinator(world: ActionTarget, action: actions.LoseCoordinator) -> None:
+def _lose_coordinator(world: World, action: actions.LoseCoordinator) -> None:
     node = world.node
     world.note_fault("coordinator lost", "broker")
     node.coordinates = False
     world.scheduler.after(action.for_ms, None, node.coordinate)
 
 
-def _compact(world: ActionTarget, action: actions.CompactLog) -> None:
+def _compact(world: World, action: actions.CompactLog) -> None:
     node = world.node
     if not node.up or node.process.paused:
         return
@@ -262,18 +183,31 @@ def _compact(world: ActionTarget, action: actions.CompactLog) -> None:
         world.scheduler.after(action.down_ms, None, node.start)
 
 
-def _describe(world: ActionTarget, _action: actions.DescribeGroup) -> None:
+def _describe(world: World, _action: actions.DescribeGroup) -> None:
     if world.node.up and not world.node.process.paused:
         describe(world.node, GroupId(world.plan.group_id))
 
 
-PERFORMERS: Final[dict[type, Callable[[ActionTarget, Any], None]]] = {
+def _calling(call: Callable[[Consuming, Any], None]) -> Perform:
+    """Call the application of a pod, if its process runs."""
+
+    def perform(world: World, action: actions.PodAction) -> None:
+        pod = world.pods[action.pod]
+        if pod.up:
+            call(pod.application, action)
+
+    return perform
+
+
+PERFORMERS: Final[dict[type, Perform]] = {
     actions.CrashBroker: _crash_broker,
     actions.CrashAtPersist: _crash_at_persist,
     actions.StallBroker: _stall_broker,
     actions.JumpWallClock: _jump,
-    actions.StartPod: _start,
-    actions.StopPod: _stop,
+    actions.StartPod: lambda world, action: world.pods[action.pod].start(),
+    actions.StopPod: lambda world, action: world.pods[action.pod].stop(
+        leave=action.leave, drain=action.drain, back_after_ms=action.back_after_ms
+    ),
     actions.KillPod: _kill,
     actions.PausePod: _pause,
     actions.CutPod: _cut,
@@ -284,12 +218,14 @@ PERFORMERS: Final[dict[type, Callable[[ActionTarget, Any], None]]] = {
     actions.FullDisk: _full_disk,
     actions.FailSync: _fail_sync,
     actions.Rejoin: _rejoin,
-    actions.Resubscribe: _resubscribe,
+    actions.Resubscribe: lambda world, action: world.pods[action.pod].resubscribe(action.topics),
     actions.GrowTopic: _grow,
-    actions.SlowApplication: _slow_application,
-    actions.SeekPartitions: _seek,
-    actions.CommitPositions: _commit,
-    actions.PausePartitions: _pause_partitions,
+    actions.SlowApplication: _calling(
+        lambda application, action: application.be_slow(action.batch_ms)
+    ),
+    actions.SeekPartitions: _calling(lambda application, action: application.seek(action.to)),
+    actions.CommitPositions: _calling(lambda application, _: application.commit()),
+    actions.PausePartitions: _calling(lambda application, action: application.pause(action.for_ms)),
     actions.UnsubscribePod: _unsubscribe,
     actions.MoveLeaders: _move_leaders,
     actions.StopNode: _stop_node,

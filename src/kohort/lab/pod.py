@@ -82,7 +82,9 @@ class Pod:
     ) -> None:
         self.process = Process(plan.name)
         self.hears = True
+        """Whether bytes from the broker reach this pod."""
         self.speaks = True
+        """Whether bytes of this pod reach the broker."""
         self.up = False
         self.stays_down = False
         """Whether the pod is never started again."""
@@ -303,30 +305,10 @@ class Pod:
         if self.up:
             self.application.subscribe(topics)
 
-    def seek(self, to: int) -> None:
-        """The application seeks in all its partitions, between two polls."""
-        if self.up:
-            self.application.seek(to)
-
-    def commit(self) -> None:
-        """The application commits its positions, between two polls."""
-        if self.up:
-            self.application.commit()
-
-    def pause_partitions(self, for_ms: int) -> None:
-        """The application pauses all its partitions."""
-        if self.up:
-            self.application.pause(for_ms)
-
     def unsubscribe(self, again_ms: int) -> None:
         """The application unsubscribes, and subscribes again later."""
         if self.up:
             self.application.unsubscribe(self.subscription, again_ms)
-
-    def be_slow(self, batch_ms: int) -> None:
-        """The application takes this long for its next batch."""
-        if self.up:
-            self.application.be_slow(batch_ms)
 
     # -- the network ------------------------------------------------------------------------------
 

@@ -271,37 +271,6 @@ def _actions(drawn: _Draw) -> tuple[Action, ...]:
     return tuple(sorted(planned, key=lambda action: (action.at_ms, repr(action))))
 
 
-def _crashes(d: _Draw) -> list[Action]:
-    return [
-        actions.CrashBroker(
-            at_ms=d.at_ms,
-            down_ms=d.ms(100, 20_000),
-            power_cut=d.random.random() < 0.5,
-            silent=d.random.random() < 0.3,
-        )
-    ]
-
-
-def _crash_at_persist(d: _Draw) -> list[Action]:
-    return [
-        actions.CrashAtPersist(
-            at_ms=d.random.choice((0, d.at_ms)),
-            number=d.random.randrange(1, 12),
-            moment=d.random.choice(actions.PERSIST_MOMENTS),
-            down_ms=d.ms(50, 5_000),
-            power_cut=d.random.random() < 0.7,
-        )
-    ]
-
-
-def _stalls(d: _Draw) -> list[Action]:
-    return [actions.StallBroker(at_ms=d.at_ms, for_ms=d.ms(100, 20_000))]
-
-
-def _clock(d: _Draw) -> list[Action]:
-    return [actions.JumpWallClock(at_ms=d.at_ms, by_ms=d.random.choice((-1, 1)) * 86_400_000)]
-
-
 def _kills(d: _Draw) -> list[Action]:
     back = d.maybe(d.ms(100, 40_000), 20)
     lost = d.random.random() < 0.4
@@ -323,21 +292,6 @@ def _rolling(d: _Draw) -> list[Action]:
     ]
 
 
-def _pauses(d: _Draw) -> list[Action]:
-    return [actions.PausePod(at_ms=d.at_ms, pod=d.pod, for_ms=d.maybe(d.ms(200, 60_000), 15))]
-
-
-def _cuts(d: _Draw) -> list[Action]:
-    return [
-        actions.CutPod(
-            at_ms=d.at_ms,
-            pod=d.pod,
-            for_ms=d.maybe(d.ms(200, 60_000), 15),
-            direction=d.random.choice(actions.DIRECTIONS),
-        )
-    ]
-
-
 def _swizzle(d: _Draw) -> list[Action]:
     """Cut the pods one after another, and heal them in another order."""
     at, step = d.at_ms, d.ms(200, 5_000)
@@ -350,38 +304,6 @@ def _swizzle(d: _Draw) -> list[Action]:
         )
         for n, pod in enumerate(d.pods)
     ]
-
-
-def _resets(d: _Draw) -> list[Action]:
-    return [actions.ResetLines(at_ms=d.at_ms, pod=d.random.choice((None, d.pod)))]
-
-
-def _half_open(d: _Draw) -> list[Action]:
-    return [actions.HalfOpenLines(at_ms=d.at_ms, pod=d.pod)]
-
-
-def _weather(d: _Draw) -> list[Action]:
-    return [
-        actions.Weather(
-            at_ms=d.at_ms,
-            for_ms=d.ms(1_000, 30_000),
-            delay_micros=d.ms(1_000, 2_000_000),
-            jitter_micros=d.ms(1_000, 2_000_000),
-            reset_ppm=d.random.choice((0, 10_000, 100_000)),
-        )
-    ]
-
-
-def _slow_disk(d: _Draw) -> list[Action]:
-    return [actions.SlowDisk(at_ms=d.at_ms, for_ms=d.ms(1_000, 30_000), sync_ms=d.ms(50, 8_000))]
-
-
-def _full_disk(d: _Draw) -> list[Action]:
-    return [actions.FullDisk(at_ms=d.at_ms, for_ms=d.ms(500, 20_000))]
-
-
-def _fail_sync(d: _Draw) -> list[Action]:
-    return [actions.FailSync(at_ms=d.at_ms, down_ms=d.ms(500, 10_000))]
 
 
 def _rejoins(d: _Draw) -> list[Action]:
@@ -402,26 +324,6 @@ def _growth(d: _Draw) -> list[Action]:
     return [actions.GrowTopic(at_ms=d.at_ms, topic=topic.name, partitions=more)]
 
 
-def _slow_applications(d: _Draw) -> list[Action]:
-    return [actions.SlowApplication(at_ms=d.at_ms, pod=d.pod, batch_ms=d.ms(2_000, 90_000))]
-
-
-def _seeks(d: _Draw) -> list[Action]:
-    return [actions.SeekPartitions(at_ms=d.at_ms, pod=d.pod, to=d.ms(1, 300))]
-
-
-def _commits(d: _Draw) -> list[Action]:
-    return [actions.CommitPositions(at_ms=d.at_ms, pod=d.pod) for _ in range(5)]
-
-
-def _pauses_of_partitions(d: _Draw) -> list[Action]:
-    return [actions.PausePartitions(at_ms=d.at_ms, pod=d.pod, for_ms=d.ms(500, 30_000))]
-
-
-def _unsubscriptions(d: _Draw) -> list[Action]:
-    return [actions.UnsubscribePod(at_ms=d.at_ms, pod=d.pod, again_ms=d.ms(1, 15_000))]
-
-
 def _moves_of_leaders(d: _Draw) -> list[Action]:
     topic = d.random.choice(d.topics).name
     node = d.random.randrange(1, d.nodes + 1)
@@ -435,46 +337,67 @@ def _stopped_nodes(d: _Draw) -> list[Action]:
     return [actions.StopNode(at_ms=d.at_ms, node=node, for_ms=d.ms(500, 30_000))]
 
 
-def _lost_coordinators(d: _Draw) -> list[Action]:
-    return [actions.LoseCoordinator(at_ms=d.at_ms, for_ms=d.ms(100, 20_000))]
-
-
-def _compactions(d: _Draw) -> list[Action]:
-    return [actions.CompactLog(at_ms=d.at_ms, power_cut=d.random.random() < 0.5)]
-
-
-def _descriptions(d: _Draw) -> list[Action]:
-    return [actions.DescribeGroup(at_ms=d.at_ms) for _ in range(5)]
-
-
 _ACTIONS: Final[tuple[Callable[[_Draw], list[Action]], ...]] = (
-    _crashes,
-    _crash_at_persist,
-    _stalls,
-    _clock,
+    lambda d: [
+        actions.CrashBroker(
+            at_ms=d.at_ms,
+            down_ms=d.ms(100, 20_000),
+            power_cut=d.random.random() < 0.5,
+            silent=d.random.random() < 0.3,
+        )
+    ],
+    lambda d: [
+        actions.CrashAtPersist(
+            at_ms=d.random.choice((0, d.at_ms)),
+            number=d.random.randrange(1, 12),
+            moment=d.random.choice(actions.PERSIST_MOMENTS),
+            down_ms=d.ms(50, 5_000),
+            power_cut=d.random.random() < 0.7,
+        )
+    ],
+    lambda d: [actions.StallBroker(at_ms=d.at_ms, for_ms=d.ms(100, 20_000))],
+    lambda d: [actions.JumpWallClock(at_ms=d.at_ms, by_ms=d.random.choice((-1, 1)) * 86_400_000)],
     _kills,
     _stops,
     _rolling,
-    _pauses,
-    _cuts,
+    lambda d: [actions.PausePod(at_ms=d.at_ms, pod=d.pod, for_ms=d.maybe(d.ms(200, 60_000), 15))],
+    lambda d: [
+        actions.CutPod(
+            at_ms=d.at_ms,
+            pod=d.pod,
+            for_ms=d.maybe(d.ms(200, 60_000), 15),
+            direction=d.random.choice(actions.DIRECTIONS),
+        )
+    ],
     _swizzle,
-    _resets,
-    _half_open,
-    _weather,
-    _slow_disk,
-    _full_disk,
-    _fail_sync,
+    lambda d: [actions.ResetLines(at_ms=d.at_ms, pod=d.random.choice((None, d.pod)))],
+    lambda d: [actions.HalfOpenLines(at_ms=d.at_ms, pod=d.pod)],
+    lambda d: [
+        actions.Weather(
+            at_ms=d.at_ms,
+            for_ms=d.ms(1_000, 30_000),
+            delay_micros=d.ms(1_000, 2_000_000),
+            jitter_micros=d.ms(1_000, 2_000_000),
+            reset_ppm=d.random.choice((0, 10_000, 100_000)),
+        )
+    ],
+    lambda d: [
+        actions.SlowDisk(at_ms=d.at_ms, for_ms=d.ms(1_000, 30_000), sync_ms=d.ms(50, 8_000))
+    ],
+    lambda d: [actions.FullDisk(at_ms=d.at_ms, for_ms=d.ms(500, 20_000))],
+    lambda d: [actions.FailSync(at_ms=d.at_ms, down_ms=d.ms(500, 10_000))],
     _rejoins,
     _resubscribes,
     _growth,
-    _slow_applications,
-    _seeks,
-    _commits,
-    _pauses_of_partitions,
-    _unsubscriptions,
+    lambda d: [actions.SlowApplication(at_ms=d.at_ms, pod=d.pod, batch_ms=d.ms(2_000, 90_000))],
+    lambda d: [actions.SeekPartitions(at_ms=d.at_ms, pod=d.pod, to=d.ms(1, 300))],
+    lambda d: [actions.CommitPositions(at_ms=d.at_ms, pod=d.pod) for _ in range(5)],
+    lambda d: [actions.PausePartitions(at_ms=d.at_ms, pod=d.pod, for_ms=d.ms(500, 30_000))],
+    lambda d: [actions.UnsubscribePod(at_ms=d.at_ms, pod=d.pod, again_ms=d.ms(1, 15_000))],
     _moves_of_leaders,
     _stopped_nodes,
-    _lost_coordinators,
-    _compactions,
-    _descriptions,
+    lambda d: [actions.LoseCoordinator(at_ms=d.at_ms, for_ms=d.ms(100, 20_000))],
+    lambda d: [actions.CompactLog(at_ms=d.at_ms, power_cut=d.random.random() < 0.5)],
+    lambda d: [actions.DescribeGroup(at_ms=d.at_ms) for _ in range(5)],
 )
+"""The kinds of actions, each drawn with its values. Another order draws other plans from a seed."""

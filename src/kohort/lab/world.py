@@ -77,7 +77,7 @@ class World:
         )
         self.network = Network(self.scheduler, plan.network, self._stream("network"), self.node)
         self.node.network = self.network
-        self.pods = {
+        self.pods: dict[str, Pod] = {
             pod.name: Pod(
                 self.scheduler,
                 pod,

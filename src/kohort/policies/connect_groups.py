@@ -50,7 +50,6 @@ from kohort.policies.connect import (
     is_behind,
 )
 from kohort.policies.consumer_groups import DESIGN_ONE
-from kohort.policies.cooperative import CooperativeStickyAssignor
 from kohort.policies.deferred import Resolution
 from kohort.policies.losses import Moment
 from kohort.policies.record_size import BROKERS_RECORD_LIMIT, check_record
@@ -64,6 +63,7 @@ from kohort.policies.spec import (
     Say,
     say_nothing,
 )
+from kohort.policies.sticky import COOPERATIVE
 
 ALL: Final = "all"
 """The name under which a worker wants each connector."""
@@ -147,7 +147,7 @@ class ConnectAssigner(OpenAssigner):
             plan = EncodedPlan({}, _BEHIND, moment.memory)
         else:
             plan = super().assign(
-                CooperativeStickyAssignor.name,
+                COOPERATIVE.name,
                 _as_consumers(members, states),
                 _counts(read),
                 replace(moment, known=self._known),

@@ -24,9 +24,9 @@ from kohort.model.instants import MICROS_PER_MILLI, Instant, Millis, after
 from kohort.model.join import JoinedMember
 from kohort.policies.claims import claimants
 from kohort.policies.consumer_groups import ConsumerAssigner, in_bytes
-from kohort.policies.cooperative import CooperativeStickyAssignor
 from kohort.policies.losses import Moment, existing_partitions
 from kohort.policies.spec import AssignAgain, EncodedPlan, GroupAssignment, GroupSpec, Plan
+from kohort.policies.sticky import COOPERATIVE
 
 _GROWTH = 40
 """Each further round that would take partitions away waits this many times longer."""
@@ -207,9 +207,9 @@ class ConnectRuleAssigner(ConsumerAssigner):
         moment: Moment | None = None,
     ) -> EncodedPlan:
         """An assignment for every member; as `ConsumerAssigner` under another protocol name."""
-        if moment is None or protocol_name != CooperativeStickyAssignor.name:
+        if moment is None or protocol_name != COOPERATIVE.name:
             return super().assign(protocol_name, members, partitions, moment)
         decided = self._rule.decide(self.spec(protocol_name, members, partitions), moment)
         user_data = encode_pending(decided.pending)
         told = {} if user_data is None else {m.member_id: user_data for m in members}
-        return EncodedPlan(*in_bytes(Plan(decided.partitions, told, decided.again), members))
+        return EncodedPlan(in_bytes(Plan(decided.partitions, told), members), decided.again)

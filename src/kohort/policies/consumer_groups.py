@@ -42,14 +42,12 @@ from kohort.model.ids import (
 from kohort.model.instants import Millis
 from kohort.model.join import JoinedMember, JoinProtocol
 from kohort.model.partition_set import PartitionSet
-from kohort.policies.cooperative import CooperativeStickyAssignor
 from kohort.policies.deferred import DeferredPlan, Resolution, deferred_plan
 from kohort.policies.handover import sentences
 from kohort.policies.losses import Moment, read_echoes, too_long
 from kohort.policies.record_size import BROKERS_RECORD_LIMIT, check_record, record_bytes
 from kohort.policies.registry import assignor
 from kohort.policies.spec import (
-    AssignAgain,
     Assignor,
     EncodedPlan,
     GroupAssignment,
@@ -59,7 +57,7 @@ from kohort.policies.spec import (
     Say,
     say_nothing,
 )
-from kohort.policies.sticky import sticky_plan
+from kohort.policies.sticky import COOPERATIVE, sticky_plan
 
 DESIGN_ONE = Resolution()
 """Nothing waits, and all moves are made in one round."""
@@ -122,7 +120,7 @@ def _user_data(
 ) -> bytes | None:
     if each.name == "sticky":
         return encode_sticky_userdata(previous, generation_id)
-    if each.name == CooperativeStickyAssignor.name:
+    if each.name == COOPERATIVE.name:
         return encode_echo(generation_id, echo)
     return None
 
@@ -201,18 +199,18 @@ class ConsumerAssigner:
         spec = self.spec(protocol_name, members, partitions)
         if moment is not None:
             spec = replace(spec, racks=moment.racks)
-        racks = spec.racks if spec.racks_that_count() else {}
-        cooperative = protocol_name == CooperativeStickyAssignor.name
+        memory = None
+        cooperative = protocol_name == COOPERATIVE.name
         if moment is None or not cooperative or self._at_once(spec, moment):
             plan = self.plan_at_once(protocol_name, spec)
-            encoded = EncodedPlan(*in_bytes(plan, members), racks=racks)
-            self._check_record(members, encoded)
-            return encoded
-        deferred = self._deferred(spec, moment)
-        plan = Plan(deferred.partitions, _user_data_of(spec, deferred), deferred.again)
-        encoded = EncodedPlan(*in_bytes(plan, members), deferred.memory, racks)
-        self._check_record(members, encoded)
-        return encoded
+        else:
+            deferred = self._deferred(spec, moment)
+            plan = Plan(deferred.partitions, _user_data_of(spec, deferred), deferred.again)
+            memory = deferred.memory
+        assignments = in_bytes(plan, members)
+        check_record(members, assignments, self._most_record_bytes, _SMALLER_GROUP, self._warn)
+        racks = spec.racks if spec.racks_that_count() else {}
+        return EncodedPlan(assignments, plan.again, memory, racks)
 
     def _at_once(self, spec: GroupSpec, moment: Moment) -> bool:
         """Whether nothing waits, no move is postponed, and nobody drains; logs wrong echoes."""
@@ -223,10 +221,6 @@ class ConsumerAssigner:
             return False
         self._tell(moment, self._warn, [*damaged, *too_long(echoes, Millis(0), Millis(0))])
         return True
-
-    def _check_record(self, members: Sequence[JoinedMember], plan: EncodedPlan) -> None:
-        limit = self._most_record_bytes
-        check_record(members, plan.assignments, limit, _SMALLER_GROUP, self._warn)
 
     def pending(self, assignment: bytes) -> Pending:
         """The pending work in an assignment; `NOTHING` for damaged bytes."""
@@ -300,11 +294,9 @@ def _user_data_of(spec: GroupSpec, plan: DeferredPlan) -> dict[MemberId, bytes]:
     return found
 
 
-def in_bytes(
-    plan: Plan, members: Sequence[JoinedMember]
-) -> tuple[dict[MemberId, bytes], AssignAgain | None]:
-    """A plan in bytes for each member, and the plan's wish for another rebalance."""
-    assignments = {
+def in_bytes(plan: Plan, members: Sequence[JoinedMember]) -> dict[MemberId, bytes]:
+    """The assignment of each member."""
+    return {
         member.member_id: encode_assignment(
             Assignment(
                 partitions=PartitionSet.of(plan.partitions.get(member.member_id, ())),
@@ -313,7 +305,6 @@ def in_bytes(
         )
         for member in members
     }
-    return assignments, plan.again
 
 
 def group_spec(

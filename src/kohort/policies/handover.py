@@ -23,7 +23,7 @@ from kohort.embedded.deferral import Echo, Handover, Words
 from kohort.model.ids import MemberId, TopicPartition
 from kohort.model.instants import Instant, Millis, after, millis_until
 from kohort.policies.claims import valid_claims
-from kohort.policies.pacing import optional_moves
+from kohort.policies.pacing import optional_moves, without_moves
 from kohort.policies.spec import GroupAssignment, GroupSpec, MemberSpec
 
 Deadlines: TypeAlias = Mapping[tuple[MemberId, TopicPartition], Instant]
@@ -184,15 +184,8 @@ def prepared(
     waiting = unready if most is None else unready[:most]
     for move in waiting:
         deadlines[move] = told.get(move, after(now, handover_ms))
-    plan = {
-        member_id: [tp for tp in mine if tp not in givers] for member_id, mine in target.items()
-    }
-    for tp, giver in givers.items():
-        plan[giver].append(tp)
-    for mine in plan.values():
-        mine.sort()
     return Preparation(
-        target=plan,
+        target=without_moves(target, givers),
         deadlines=deadlines,
         waiting=frozenset(waiting),
         postponed=len(unready),

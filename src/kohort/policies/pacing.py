@@ -56,14 +56,18 @@ def paced(spec: GroupSpec, target: GroupAssignment, most_moves: int) -> PacedPla
         loads[giver] += 1
         loads[receiver] -= 1
     waiting = _all_but(optional, loads, spec.member_order(), most_moves)
-    plan: GroupAssignment = {
-        member_id: [tp for tp in mine if tp not in waiting] for member_id, mine in target.items()
-    }
-    for tp in waiting:
-        plan[optional[tp][0]].append(tp)
-    for mine in plan.values():
-        mine.sort()
+    plan = without_moves(target, {tp: optional[tp][0] for tp in waiting})
     return PacedPlan(target=plan, made=most_moves, waiting=len(waiting))
+
+
+def without_moves(
+    target: GroupAssignment, givers: Mapping[TopicPartition, MemberId]
+) -> GroupAssignment:
+    """The target, except that these partitions stay with the members that would give them up."""
+    plan = {i: [tp for tp in mine if tp not in givers] for i, mine in target.items()}
+    for tp, giver in givers.items():
+        plan[giver].append(tp)
+    return {i: sorted(mine) for i, mine in plan.items()}
 
 
 def optional_moves(

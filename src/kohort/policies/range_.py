@@ -8,50 +8,42 @@ with a replica in its rack; co-partitioned topics stay aligned even if racks the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from kohort.model.ids import MemberId, ProtocolName, TopicPartition
-from kohort.policies.spec import (
-    GroupAssignment,
-    GroupSpec,
-    Plan,
-    RebalanceProtocol,
-    TopicSubscribers,
-)
+from kohort.policies.spec import Assignor, GroupAssignment, GroupSpec, Plan, subscribers
 
 
-class RangeAssignor:
-    """Kafka's ``range``: the first members of the order get one partition more."""
-
-    name = ProtocolName("range")
-    rebalance_protocol = RebalanceProtocol.EAGER
-
-    def assign(self, spec: GroupSpec) -> Plan:
-        """See `policies.spec.Assignor`."""
-        subscribers = TopicSubscribers.of(spec)
-        plan: GroupAssignment = {member_id: [] for member_id in subscribers.order}
-        racked = _racked(spec, subscribers)
-        for topic, members in subscribers.by_topic.items():
-            if topic in racked:
-                for member_id, share in racked[topic].ranges().items():
-                    plan[member_id] += [TopicPartition(topic, n) for n in share]
-                continue
-            size, extra = divmod(spec.partitions[topic], len(members))
-            start = 0
-            for position, member_id in enumerate(members):
-                end = start + size + (position < extra)
-                plan[member_id] += [TopicPartition(topic, n) for n in range(start, end)]
-                start = end
-        return Plan(plan)
+def _plan(spec: GroupSpec) -> Plan:
+    order = spec.member_order()
+    plan: GroupAssignment = {member_id: [] for member_id in order}
+    by_topic = subscribers(spec, order)
+    racked = _racked(spec, by_topic)
+    for topic, members in by_topic.items():
+        if topic in racked:
+            for member_id, share in racked[topic].ranges().items():
+                plan[member_id] += [TopicPartition(topic, n) for n in share]
+            continue
+        size, extra = divmod(spec.partitions[topic], len(members))
+        start = 0
+        for position, member_id in enumerate(members):
+            end = start + size + (position < extra)
+            plan[member_id] += [TopicPartition(topic, n) for n in range(start, end)]
+            start = end
+    return Plan(plan)
 
 
-def _racked(spec: GroupSpec, subscribers: TopicSubscribers) -> dict[str, _Topic]:
+RANGE = Assignor(ProtocolName("range"), _plan)
+"""Kafka's ``range``: the first members of the order get one partition more."""
+
+
+def _racked(spec: GroupSpec, by_topic: Mapping[str, Sequence[MemberId]]) -> dict[str, _Topic]:
     """Topics with subscribers in racks; the partitions that racks decide have members already."""
     if not spec.racks:
         return {}
     topics = {
         topic: _Topic(spec, topic, members)
-        for topic, members in subscribers.by_topic.items()
+        for topic, members in by_topic.items()
         if any(spec.members[member_id].rack_id for member_id in members)
     }
     if any(topic.prefers_racks for topic in topics.values()):

@@ -6,34 +6,27 @@ Must not know: members, bytes, generations.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Final
 
 from kohort.model.errors import ConfigError
 from kohort.model.ids import ProtocolName
-from kohort.policies.cooperative import CooperativeStickyAssignor
-from kohort.policies.range_ import RangeAssignor
-from kohort.policies.round_robin import RoundRobinAssignor
-from kohort.policies.spec import Assignor, RebalanceProtocol
-from kohort.policies.sticky import StickyAssignor
+from kohort.policies.range_ import RANGE
+from kohort.policies.round_robin import ROUND_ROBIN
+from kohort.policies.spec import Assignor
+from kohort.policies.sticky import COOPERATIVE, STICKY
 
-ASSIGNORS: dict[ProtocolName, Assignor] = {
-    assignor.name: assignor
-    for assignor in (
-        RangeAssignor(),
-        RoundRobinAssignor(),
-        StickyAssignor(),
-        CooperativeStickyAssignor(),
-    )
+JAVA_CLASSES: Final[Mapping[str, Assignor]] = {
+    "RangeAssignor": RANGE,
+    "RoundRobinAssignor": ROUND_ROBIN,
+    "StickyAssignor": STICKY,
+    "CooperativeStickyAssignor": COOPERATIVE,
 }
+"""The assignors by the names of Kafka's classes."""
 
-_JAVA_NAMES: dict[str, ProtocolName] = {
-    "org.apache.kafka.clients.consumer.RangeAssignor": ProtocolName("range"),
-    "org.apache.kafka.clients.consumer.RoundRobinAssignor": ProtocolName("roundrobin"),
-    "org.apache.kafka.clients.consumer.StickyAssignor": ProtocolName("sticky"),
-    "org.apache.kafka.clients.consumer.CooperativeStickyAssignor": ProtocolName(
-        "cooperative-sticky"
-    ),
-}
+ASSIGNORS: dict[ProtocolName, Assignor] = {each.name: each for each in JAVA_CLASSES.values()}
+
+_JAVA_PACKAGE: Final = "org.apache.kafka.clients.consumer."
 
 
 def assignor(name: str) -> Assignor:
@@ -43,7 +36,9 @@ def assignor(name: str) -> Assignor:
         ConfigError: the name is unknown.
     """
     name = name.strip()
-    found = ASSIGNORS.get(_JAVA_NAMES.get(name, ProtocolName(name)))
+    found = ASSIGNORS.get(ProtocolName(name))
+    if found is None and name.startswith(_JAVA_PACKAGE):
+        found = JAVA_CLASSES.get(name.removeprefix(_JAVA_PACKAGE))
     if found is None:
         known = ", ".join(ASSIGNORS)
         raise ConfigError(f"partition.assignment.strategy: {name!r} is unknown; known: {known}")
@@ -71,4 +66,4 @@ def is_cooperative(name: str | None) -> bool:
     Unknown names count as eager: giving up too much is safe, keeping too much is not.
     """
     found = ASSIGNORS.get(ProtocolName(name)) if name is not None else None
-    return found is not None and found.rebalance_protocol is RebalanceProtocol.COOPERATIVE
+    return found is not None and found.cooperative

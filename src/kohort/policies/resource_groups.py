@@ -190,7 +190,7 @@ class ResourceAssigner(OpenAssigner):
         if self._policy is not None:
             spec = group_spec(protocol_name, members, self._counts, self._warn)
             try:
-                return EncodedPlan(*in_bytes(_asked(self._policy, spec), members))
+                return EncodedPlan(in_bytes(_asked(self._policy, spec), members))
             except Exception as error:
                 self._warn(
                     f"{_leader(moment)}the policy failed ({error!r}); the plan is balanced instead"

@@ -7,31 +7,21 @@ unequal subscriptions, and not sticky.
 from __future__ import annotations
 
 from kohort.model.ids import ProtocolName, TopicPartition
-from kohort.policies.spec import (
-    GroupAssignment,
-    GroupSpec,
-    Plan,
-    RebalanceProtocol,
-    TopicSubscribers,
-)
+from kohort.policies.spec import Assignor, GroupAssignment, GroupSpec, Plan
 
 
-class RoundRobinAssignor:
-    """Kafka's ``roundrobin``."""
-
-    name = ProtocolName("roundrobin")
-    rebalance_protocol = RebalanceProtocol.EAGER
-
-    def assign(self, spec: GroupSpec) -> Plan:
-        """See `policies.spec.Assignor`."""
-        subscribers = TopicSubscribers.of(spec)
-        order = subscribers.order
-        plan: GroupAssignment = {member_id: [] for member_id in order}
-        position = 0
-        for topic in subscribers.by_topic:
-            for partition in range(spec.partitions[topic]):
-                while topic not in spec.members[order[position]].topics:
-                    position = (position + 1) % len(order)
-                plan[order[position]].append(TopicPartition(topic, partition))
+def _plan(spec: GroupSpec) -> Plan:
+    order = spec.member_order()
+    plan: GroupAssignment = {member_id: [] for member_id in order}
+    position = 0
+    for topic in spec.wanted_topics():
+        for partition in range(spec.partitions[topic]):
+            while topic not in spec.members[order[position]].topics:
                 position = (position + 1) % len(order)
-        return Plan(plan)
+            plan[order[position]].append(TopicPartition(topic, partition))
+            position = (position + 1) % len(order)
+    return Plan(plan)
+
+
+ROUND_ROBIN = Assignor(ProtocolName("roundrobin"), _plan)
+"""Kafka's ``roundrobin``."""

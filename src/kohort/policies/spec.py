@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from enum import Enum
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 from kohort.model.errors import ConfigError
 from kohort.model.ids import (
@@ -171,48 +170,23 @@ class EncodedPlan:
     """The racks of replicas, if the plan depends on them."""
 
 
-class RebalanceProtocol(Enum):
-    """How members treat their partitions when a rebalance starts."""
+@dataclass(frozen=True, slots=True)
+class Assignor:
+    """A policy for one round."""
 
-    EAGER = "eager"
-    """Give up everything before joining."""
-    COOPERATIVE = "cooperative"
-    """Keep everything while joining; give up only partitions that the new assignment withholds."""
-
-
-class Assignor(Protocol):
-    """A policy for one round; the group knows it by its protocol name."""
-
-    @property
-    def name(self) -> ProtocolName:
-        """The name on the wire."""
-        ...
-
-    @property
-    def rebalance_protocol(self) -> RebalanceProtocol:
-        """Whether members keep what they own while joining."""
-        ...
-
-    def assign(self, spec: GroupSpec) -> Plan:
-        """Decide. Pure: the same spec gives the same plan in every process."""
-        ...
+    name: ProtocolName
+    """The name on the wire, by which the group knows the policy."""
+    assign: Callable[[GroupSpec], Plan]
+    """Decides. Pure: the same spec gives the same plan in every process."""
+    cooperative: bool = False
+    """Whether members keep their partitions while they join, and later give up only those that the
+    new assignment withholds; otherwise they give up everything before they join."""
 
 
-@dataclass(slots=True, kw_only=True)
-class TopicSubscribers:
-    """The subscribers of each existing wanted topic, in the group's member order."""
-
-    order: list[MemberId]
-    by_topic: dict[str, list[MemberId]] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, spec: GroupSpec) -> TopicSubscribers:
-        """Read a spec once."""
-        order = spec.member_order()
-        found = cls(order=order, by_topic={topic: [] for topic in spec.wanted_topics()})
-        for member_id in order:
-            for topic in sorted(spec.members[member_id].topics):
-                subscribers = found.by_topic.get(topic)
-                if subscribers is not None:
-                    subscribers.append(member_id)
-        return found
+def subscribers(spec: GroupSpec, order: Iterable[MemberId]) -> dict[str, list[MemberId]]:
+    """The subscribers of each existing wanted topic, in this order of the members."""
+    found: dict[str, list[MemberId]] = {topic: [] for topic in spec.wanted_topics()}
+    for member_id in order:
+        for topic in spec.members[member_id].topics & found.keys():
+            found[topic].append(member_id)
+    return found

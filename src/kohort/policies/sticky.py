@@ -17,19 +17,8 @@ from kohort.model.ids import NO_GENERATION, GenerationId, MemberId, ProtocolName
 from kohort.model.partition_set import PartitionSet
 from kohort.policies.classes import MemberClass, Part, Supply
 from kohort.policies.numbering import Claims, Numbering
-from kohort.policies.spec import GroupAssignment, GroupSpec, Plan, RebalanceProtocol
+from kohort.policies.spec import Assignor, GroupAssignment, GroupSpec, Plan
 from kohort.policies.turns import Turn, integers
-
-
-class StickyAssignor:
-    """Kafka's ``sticky``: eager, so members give up everything and get most of it back."""
-
-    name = ProtocolName("sticky")
-    rebalance_protocol = RebalanceProtocol.EAGER
-
-    def assign(self, spec: GroupSpec) -> Plan:
-        """See `policies.spec.Assignor`."""
-        return Plan(sticky_shares(spec))
 
 
 def sticky_plan(spec: GroupSpec) -> GroupAssignment:
@@ -73,6 +62,21 @@ def sticky_shares(spec: GroupSpec, *, withhold: bool = False) -> dict[MemberId, 
         else:
             plan[member_id] = numbering.share(claims.rightful[position])
     return plan
+
+
+STICKY = Assignor(ProtocolName("sticky"), lambda spec: Plan(sticky_shares(spec)))
+"""Kafka's ``sticky``: eager, so members give up everything and get most of it back."""
+
+COOPERATIVE = Assignor(
+    ProtocolName("cooperative-sticky"),
+    lambda spec: Plan(sticky_shares(spec, withhold=True)),
+    cooperative=True,
+)
+"""Kafka's ``cooperative-sticky``: the sticky plan in two rounds (Design I).
+
+Partitions without a holder are assigned at once. The holders of the others see that partitions are
+missing, give them up and rejoin; the next round assigns them.
+"""
 
 
 def _free(numbering: Numbering, claims: Claims) -> list[Sequence[int]]:

@@ -13,7 +13,7 @@ far a plan can be from the best one.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, TypeAlias, TypeVar
 
 from kohort.model.ids import MemberId, TopicPartition
@@ -57,6 +57,7 @@ def weighted_shares(
     """
     claims = Counter(key for mine in owned.values() for key in set(mine))
     shares = {i: {k for k in owned[i] if k in weights and claims[k] == 1} for i in sorted(owned)}
+    rightful = {i: sorted(mine) for i, mine in shares.items()}
     load = {i: sum(weights[k] for k in mine) for i, mine in shares.items()}
 
     def lightest() -> MemberId:
@@ -74,7 +75,7 @@ def weighted_shares(
             shares[giver].remove(key)
             load[giver] -= weights[key]
             give(key, taker)
-    return _kept_at_home(owned, shares, weights)
+    return _kept_at_home(rightful, shares, weights)
 
 
 _Change: TypeAlias = list[tuple[K, MemberId, MemberId]]
@@ -124,19 +125,17 @@ def _one_of_each_weight(keys: Iterable[K], weights: Mapping[K, int]) -> dict[int
 
 
 def _kept_at_home(
-    owned: Mapping[MemberId, Collection[K]],
+    rightful: Mapping[MemberId, Sequence[K]],
     shares: Mapping[MemberId, set[K]],
     weights: Mapping[K, int],
 ) -> dict[MemberId, set[K]]:
     """The same loads with the fewest moves: resources of equal weight are interchangeable."""
-    claims = Counter(key for mine in owned.values() for key in set(mine))
     kept: dict[MemberId, set[K]] = {}
     room: dict[MemberId, Counter[int]] = {}
     for member_id, share in shares.items():
         room[member_id] = Counter(weights[key] for key in share)
         kept[member_id] = set()
-        mine = (k for k in sorted(set(owned[member_id])) if k in weights and claims[k] == 1)
-        for key in sorted(mine, key=lambda k: (k not in share, k)):
+        for key in sorted(rightful[member_id], key=lambda k: (k not in share, k)):
             if room[member_id][weights[key]]:
                 room[member_id][weights[key]] -= 1
                 kept[member_id].add(key)

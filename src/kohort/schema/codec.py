@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import struct as _struct
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NoReturn, TypeVar
 
 from kohort.model.errors import ProtocolError
@@ -29,8 +30,9 @@ A peer pays one byte for an element that costs a hundred here, so the frame's si
 limit.
 """
 
-_DECODING = (IndexError, ValueError, _struct.error)
-_ENCODING = (AttributeError, TypeError, ValueError, IndexError, _struct.error)
+DECODING_ERRORS = (IndexError, ValueError, _struct.error)
+ENCODING_ERRORS = (AttributeError, TypeError, ValueError, IndexError, _struct.error)
+"""What compiled functions raise for bytes, or for values, that do not fit."""
 
 
 def encode(message: object, version: int) -> bytes:
@@ -43,7 +45,7 @@ def encode(message: object, version: int) -> bytes:
     function = encoder(type(message), version)
     try:
         return function(message)
-    except _ENCODING as error:
+    except ENCODING_ERRORS as error:
         refuse_encoding(message, version, error)
 
 
@@ -63,7 +65,7 @@ def decode(
         data = bytes(data)
     try:
         return function(data, offset, max_elements)  # type: ignore[no-any-return]
-    except _DECODING as error:
+    except DECODING_ERRORS as error:
         refuse_decoding(function, cls, version, data, error)
 
 
@@ -74,10 +76,7 @@ def decoder(cls: type, version: int) -> Callable[..., Any]:
 
 def request_decoder(cls: type, version: int, header: type) -> Callable[..., Any]:
     """The compiled ``decode(data, correlation_id, n, max_elements)`` of a request's frame."""
-
-    def make(cls: type, version: int) -> Callable[..., Any]:
-        return make_request_decoder(cls, version, header)
-
+    make = partial(make_request_decoder, header=header)
     return _compiled(cls, version, "request frame", make)
 
 

@@ -12,7 +12,7 @@ in snake case, KIP-482 for tags).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeVar, cast, dataclass_transform, overload
 
 from kohort.schema.kinds import Kind
@@ -57,6 +57,7 @@ class FieldSpec:
     """One row of a message's table."""
 
     name: str
+    """Empty until the class is finished."""
     kind: Kind[Any] | type
     versions: VersionRange
     nullable: VersionRange
@@ -99,36 +100,6 @@ class Layout:
     def absent(self, version: int) -> list[FieldSpec]:
         """Fields that ``version`` lacks."""
         return [f for f in self.fields if version not in f.versions]
-
-
-@dataclass(frozen=True, slots=True)
-class _Row:
-    """The value of ``field`` in a class body until the class is finished."""
-
-    kind: Kind[Any] | type
-    versions: str
-    nullable: str
-    tag: int | None
-    ignorable: bool
-    default: Any
-
-    def named(self, name: str) -> FieldSpec:
-        return FieldSpec(
-            name=name,
-            kind=self.kind,
-            versions=VersionRange.parse(self.versions),
-            nullable=VersionRange.parse(self.nullable),
-            tag=self.tag,
-            ignorable=self.ignorable,
-            default=self._default(),
-        )
-
-    def _default(self) -> Any:
-        if self.default is not _UNSET:
-            return self.default
-        if isinstance(self.kind, type) or self.kind.element is not None:
-            return _UNSET
-        return self.kind.default
 
 
 @overload
@@ -183,7 +154,10 @@ def field(
             encoding a value other than the default raises ProtocolError.
         default: The value if a caller or a version leaves the field out.
     """
-    return _Row(kind, versions, nullable, tag, ignorable, default)
+    if default is _UNSET and isinstance(kind, Kind) and kind.element is None:
+        default = kind.default
+    spans = VersionRange.parse(versions), VersionRange.parse(nullable)
+    return FieldSpec("", kind, *spans, tag, ignorable, default)
 
 
 @dataclass_transform(kw_only_default=True)
@@ -213,14 +187,14 @@ def layout_of(cls: type) -> Layout:
 
 
 def _finish(cls: C, versions: str, flexible: str, *, api_key: int | None, is_request: bool) -> C:
-    rows = {name: value for name, value in vars(cls).items() if isinstance(value, _Row)}
+    rows = {name: value for name, value in vars(cls).items() if isinstance(value, FieldSpec)}
     tags = [row.tag for row in rows.values() if row.tag is not None]
     for tag in tags:
         if tags.count(tag) > 1:
             raise TypeError(f"{cls.__name__}: two fields have tag {tag}")
     layout = Layout(
         name=cls.__name__,
-        fields=tuple(row.named(name) for name, row in rows.items()),
+        fields=tuple(replace(row, name=name) for name, row in rows.items()),
         versions=VersionRange.parse(versions),
         flexible=VersionRange.parse(flexible),
         api_key=api_key,

@@ -52,11 +52,6 @@ def make_request_decoder(cls: type, version: int, header: type) -> Callable[...,
     return _Decoder(cls, version, "d, correlation_id, n, budget").request(header).compile("decode")
 
 
-def decoder_source(cls: type, version: int) -> str:
-    """The source of the decoder of a message alone, for people and tests."""
-    return _Decoder(cls, version, "d, o, budget").message().text()
-
-
 _CLIENT_ID_AT = 10
 
 

@@ -94,10 +94,6 @@ class Source:
         made.__kohort_paths__ = tuple(self._paths)  # type: ignore[attr-defined]
         return made
 
-    def text(self) -> str:
-        """The present source, for people."""
-        return "\n".join(self._lines)
-
 
 def place_of(function: Callable[..., Any], error: BaseException) -> tuple[str, int | None]:
     """Field path and byte offset at which ``function``, made by ``Source``, raised ``error``.

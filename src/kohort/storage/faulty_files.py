@@ -276,20 +276,15 @@ class FaultyFile:
 
     def __init__(self, disk: UnsyncedLossFiles, path: str, inode: _Inode, life: int) -> None:
         self._disk = disk
-        self._path = path
+        self.path = path
         self._inode = inode
         self._life = life
         self._closed = False
 
-    @property
-    def path(self) -> str:
-        """The path under which it was opened."""
-        return self._path
-
     def _alive(self) -> _Inode:
         if self._closed:
-            raise OSError(errno.EBADF, "closed", self._path)
-        self._disk.check_alive(self._life, self._path)
+            raise OSError(errno.EBADF, "closed", self.path)
+        self._disk.check_alive(self._life, self.path)
         return self._inode
 
     def size(self) -> int:
@@ -298,7 +293,7 @@ class FaultyFile:
 
     def pread(self, size: int, position: int) -> bytes:
         """Up to ``size`` bytes at ``position``; fewer only at the end of the file."""
-        self._disk.reads.append(self._path)
+        self._disk.reads.append(self.path)
         return bytes(self._alive().data[position : position + size])
 
     def pwrite(self, parts: Sequence[bytes], position: int) -> None:
@@ -317,7 +312,7 @@ class FaultyFile:
 
     def sync(self) -> None:
         """Return when all earlier writes are on the disk."""
-        self._disk.sync(self._path, self._alive())
+        self._disk.sync(self.path, self._alive())
 
     def close(self) -> None:
         """Close the file."""

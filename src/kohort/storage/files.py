@@ -10,10 +10,15 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import json
 import os
 import threading
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Protocol, TypeVar
+
+from kohort.storage.errors import CorruptLog
+
+T = TypeVar("T")
 
 
 class File(Protocol):
@@ -92,18 +97,13 @@ class Files(Protocol):
 class RealFile:
     """A file descriptor."""
 
-    __slots__ = ("_fd", "_lock", "_path")
+    __slots__ = ("_fd", "_lock", "path")
 
     def __init__(self, path: str, fd: int) -> None:
-        self._path = path
+        self.path = path
         self._fd = fd
         # Without the lock, a sync in another thread could hit a new file with the same number.
         self._lock = threading.Lock()
-
-    @property
-    def path(self) -> str:
-        """The path under which it was opened."""
-        return self._path
 
     def size(self) -> int:
         """Bytes in the file, preallocated bytes included."""
@@ -178,14 +178,12 @@ class RealFiles:
     """The machine's file system."""
 
     __slots__ = ()
+    _file: ClassVar[type[RealFile]] = RealFile
 
     def open(self, path: str, *, create: bool = False) -> RealFile:
         """Open for reading and writing; FileNotFoundError unless there or ``create``."""
-        return self._opened(RealFile, path, create)
-
-    def _opened(self, kind: type[RealFile], path: str, create: bool) -> RealFile:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        return kind(path, os.open(path, flags, 0o644))
+        return self._file(path, os.open(path, flags, 0o644))
 
     def exists(self, path: str) -> bool:
         """Whether a file or directory is there."""
@@ -253,10 +251,7 @@ class TemporaryFiles(RealFiles):
     """The machine's file system, for files that nobody reads after this process: no syncs."""
 
     __slots__ = ()
-
-    def open(self, path: str, *, create: bool = False) -> RealFile:
-        """As `RealFiles.open`; ``sync`` of the file returns at once."""
-        return self._opened(_UnsyncedFile, path, create)
+    _file: ClassVar[type[RealFile]] = _UnsyncedFile
 
     def sync_directory(self, path: str) -> None:
         """Return at once."""
@@ -289,6 +284,21 @@ def read_file(files: Files, path: str) -> bytes | None:
         return file.pread(file.size(), 0)
     finally:
         file.close()
+
+
+def read_json(files: Files, path: str, read: Callable[[Any], T]) -> T | None:
+    """The value that ``read`` makes of a small JSON file; None when the file does not exist.
+
+    Raises:
+        CorruptLog: the file is damaged.
+    """
+    content = read_file(files, path)
+    if content is None:
+        return None
+    try:
+        return read(json.loads(content))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CorruptLog(f"{path} is damaged ({type(error).__name__}); restore it") from error
 
 
 def write_file(files: Files, path: str, content: bytes) -> None:

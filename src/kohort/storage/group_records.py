@@ -66,7 +66,7 @@ OFFSET_VALUE_WITH_EXPIRY = 1
 GROUP_VALUE_WRITTEN = 3
 GENERATION_VALUE_WRITTEN = 0
 
-_TYPE_BYTES = 2
+TYPE_BYTES = 2
 _NO_TIMESTAMP = -1
 _NO_TOPIC_ID = bytes(16)
 
@@ -177,26 +177,26 @@ def read_record(key: bytes | None, value: bytes | None) -> Record | None:
     Raises:
         ProtocolError: the bytes are no such record, or have an unknown version.
     """
-    if key is None or len(key) < _TYPE_BYTES:
+    if key is None or len(key) < TYPE_BYTES:
         raise ProtocolError(
             f"a record of __consumer_offsets was expected to have a typed key, but its key is "
             f"{key!r}; the log may be another topic's"
         )
-    kind = _leading_int16(key)
+    kind = leading_int16(key)
     if kind in OFFSET_KEY_TYPES:
         if kind == OFFSET_KEY_WRITTEN:
             return _read_offset_record(key, value)
-        offset_key, _ = decode(OffsetCommitKey, kind, key, _TYPE_BYTES)
+        offset_key, _ = decode(OffsetCommitKey, kind, key, TYPE_BYTES)
         return OffsetRecord(
             group_id=GroupId(offset_key.group),
             partition=TopicPartition(offset_key.topic, offset_key.partition),
             value=_read_offset(value),
         )
     if kind == GROUP_KEY_TYPE:
-        group_key, _ = decode(GroupMetadataKey, kind, key, _TYPE_BYTES)
+        group_key, _ = decode(GroupMetadataKey, kind, key, TYPE_BYTES)
         return GroupRecord(group_id=GroupId(group_key.group), value=_read_group(value))
     if kind == GENERATION_KEY_TYPE:
-        generation_key, _ = decode(GenerationKey, 0, key, _TYPE_BYTES)
+        generation_key, _ = decode(GenerationKey, 0, key, TYPE_BYTES)
         return GenerationRecord(
             group_id=GroupId(generation_key.group), value=_read_generation(value)
         )
@@ -279,7 +279,7 @@ def _read_offset_record(key: bytes, value: bytes | None) -> OffsetRecord:
     """
     place = _NAMES.get(key[:-_PARTITION_BYTES])
     if place is None:
-        read, end = decode(OffsetCommitKey, OFFSET_KEY_WRITTEN, key, _TYPE_BYTES)
+        read, end = decode(OffsetCommitKey, OFFSET_KEY_WRITTEN, key, TYPE_BYTES)
         place = GroupId(read.group), read.topic
         if end == len(key):
             if len(_NAMES) >= _MOST_NAMES:
@@ -304,7 +304,7 @@ def _read_offset(data: bytes | None) -> CommittedOffset | None:
             return CommittedOffset(
                 offset=offset, leader_epoch=epoch, commit_timestamp=WallMillis(written)
             )
-    value = _versioned(OffsetCommitValue, data)
+    value = versioned(OffsetCommitValue, data)
     expires = value.expire_timestamp
     return CommittedOffset(
         offset=value.offset,
@@ -333,7 +333,7 @@ def _group_value(group: GroupMetadata | None) -> bytes | None:
 def _read_group(data: bytes | None) -> GroupMetadata | None:
     if data is None:
         return None
-    value = _versioned(GroupMetadataValue, data)
+    value = versioned(GroupMetadataValue, data)
     return GroupMetadata(
         protocol_type=ProtocolType(value.protocol_type),
         generation_id=GenerationId(value.generation),
@@ -374,7 +374,7 @@ def _generation_value(reserved: ReservedGeneration | None) -> bytes | None:
 def _read_generation(data: bytes | None) -> ReservedGeneration | None:
     if data is None:
         return None
-    value = _versioned(GenerationValue, data)
+    value = versioned(GenerationValue, data)
     return ReservedGeneration(
         generation_id=GenerationId(value.generation),
         static_members=tuple(
@@ -384,27 +384,32 @@ def _read_generation(data: bytes | None) -> ReservedGeneration | None:
     )
 
 
-def _versioned(cls: type[T], data: bytes) -> T:
-    """Read a value by the version at its start."""
+def versioned(cls: type[T], data: bytes) -> T:
+    """Read a value by the version at its start.
+
+    Raises:
+        ProtocolError: it has none, or an unknown one.
+    """
     layout = layout_of(cls)
-    if len(data) < _TYPE_BYTES:
+    if len(data) < TYPE_BYTES:
         raise ProtocolError(
             f"{layout.name} in __consumer_offsets was expected to open with its version, but is "
             f"{len(data)} bytes long; the log is damaged"
         )
-    version = _leading_int16(data)
+    version = leading_int16(data)
     if version not in layout.versions:
         raise ProtocolError(
             f"{layout.name} in __consumer_offsets has version {version}, but versions "
             f"{layout.versions} are known here; a newer broker wrote it, so read it with that"
         )
-    value, _ = decode(cls, version, data, _TYPE_BYTES)
+    value, _ = decode(cls, version, data, TYPE_BYTES)
     return value
 
 
-def _leading_int16(data: bytes) -> int:
-    return int.from_bytes(data[:_TYPE_BYTES], "big", signed=True)
+def leading_int16(data: bytes) -> int:
+    """The type of a key, or the version of a value."""
+    return int.from_bytes(data[:TYPE_BYTES], "big", signed=True)
 
 
 def _typed(leading: int, body: bytes) -> bytes:
-    return leading.to_bytes(_TYPE_BYTES, "big", signed=True) + body
+    return leading.to_bytes(TYPE_BYTES, "big", signed=True) + body

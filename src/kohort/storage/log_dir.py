@@ -57,34 +57,42 @@ Run = Callable[
 
 
 class LogDir:
-    """An open data directory. All calls come from one thread."""
+    """An open data directory. All calls come from one thread.
+
+    Attributes:
+        files: the disk.
+        path: of the directory.
+        meta: its identity; the incarnation is the present leader epoch of all partitions, too.
+        producer_ids: gives ids that were never used before.
+        leftovers: the directories of deleted topics.
+    """
 
     __slots__ = (
         "_defaults",
-        "_files",
-        "_leftovers",
         "_lock",
         "_logs",
         "_machine_restarted",
-        "_meta",
-        "_producer_ids",
         "_report",
         "_starts",
         "_table",
+        "files",
+        "leftovers",
+        "meta",
         "path",
+        "producer_ids",
     )
 
     def __init__(self, files: Files, path: str, lock: Lock, defaults: LogConfig, report: Report):
-        self._files = files
+        self.files = files
         self._lock = lock
         self._defaults = defaults
         self._report = report
         self._logs: dict[tuple[str, int], PartitionLog] = {}
         self._table: StoredTopics
-        self._leftovers: Leftovers
-        self._meta = Meta(cluster_id="", node_id=-1, incarnation=0, boot_id="")
+        self.leftovers: Leftovers
+        self.meta = Meta(cluster_id="", node_id=-1, incarnation=0, boot_id="")
         self._machine_restarted = True
-        self._producer_ids: ProducerIds
+        self.producer_ids: ProducerIds
         self._starts: StartOffsets
         self.path = path
 
@@ -141,8 +149,8 @@ class LogDir:
         return log_dir
 
     def _open(self, node_id: int, new_cluster_id: Callable[[], str]) -> None:
-        boot_id = self._files.boot_id()
-        content = read_file(self._files, f"{self.path}/{META}")
+        boot_id = self.files.boot_id()
+        content = read_file(self.files, f"{self.path}/{META}")
         if content is None:
             stored = Meta(
                 cluster_id=new_cluster_id(), node_id=node_id, incarnation=-1, boot_id=boot_id
@@ -154,24 +162,24 @@ class LogDir:
                 f"data directory {self.path} belongs to node {stored.node_id}, and this is node "
                 f"{node_id}; set node.id={stored.node_id}, or choose another directory"
             )
-        self._table = StoredTopics(self._files, self.path)
-        self._starts = StartOffsets(self._files, self.path)
+        self._table = StoredTopics(self.files, self.path)
+        self._starts = StartOffsets(self.files, self.path)
         self._machine_restarted = not boot_id or boot_id != stored.boot_id
         stored.incarnation += 1
-        self._meta = stored
+        self.meta = stored
         # Written before any log opens: new batches must get an epoch that was never used. The boot
         # id stays the old one until all logs are recovered: a kill during recovery must not hide an
         # earlier crash of the machine.
         self._write_meta()
-        self._leftovers = Leftovers(self._files, self.path)
+        self.leftovers = Leftovers(self.files, self.path)
         for name, partitions in self._table.deleted:
-            self._leftovers.leave(self._directories(name, partitions))
+            self.leftovers.leave(self._directories(name, partitions))
         self.put_aside(_ALL)
         for topic in self.topics.values():
             config = self.config_of(topic)
             for partition in range(topic.partitions):
                 directory = self._directory(topic.name, partition)
-                if not self._files.exists(directory):
+                if not self.files.exists(directory):
                     raise CorruptLog(
                         f"{directory} is missing, and {self.path}/{TOPICS} names the topic; "
                         f"restore the directory, or make it empty to lose its records"
@@ -180,7 +188,7 @@ class LogDir:
         self._outlive_the_logs()
         stored.boot_id = boot_id
         self._write_meta()
-        self._producer_ids = ProducerIds(self._files, self.path)
+        self.producer_ids = ProducerIds(self.files, self.path)
 
     def _outlive_the_logs(self) -> None:
         """Choose a new leader epoch if a log was written in the present epoch or a later one.
@@ -189,44 +197,19 @@ class LogDir:
         lives.
         """
         found = max((log.epoch_found for log in self._logs.values()), default=-1)
-        if found < self.incarnation:
+        if found < self.meta.incarnation:
             return
         self._report(
             f"{self.path}/{META} is older than the logs, which were written in leader epoch "
             f"{found}; this start uses leader epoch {found + 1}"
         )
-        self._meta.incarnation = found + 1
+        self.meta.incarnation = found + 1
         self._write_meta()
         for log in self._logs.values():
-            log.lead(self.incarnation)
-
-    # Identity
-
-    @property
-    def cluster_id(self) -> str:
-        """Made with the directory."""
-        return self._meta.cluster_id
-
-    @property
-    def node_id(self) -> int:
-        """The broker's id."""
-        return self._meta.node_id
-
-    @property
-    def incarnation(self) -> int:
-        """The number of earlier starts; it is also the present leader epoch of all partitions."""
-        return self._meta.incarnation
+            log.lead(self.meta.incarnation)
 
     def _write_meta(self) -> None:
-        replace_durably(self._files, self.path, META, self._meta.to_text())
-
-    def allocate_producer_id(self) -> int:
-        """A producer id that was never used before, in this life of the broker or an earlier one.
-
-        Raises:
-            StorageError: the disk.
-        """
-        return self._producer_ids.allocate()
+        replace_durably(self.files, self.path, META, self.meta.to_text())
 
     # Topics
 
@@ -334,7 +317,7 @@ class LogDir:
             self._starts.forget([f"{topic.name}-{partition}" for partition in partitions])
             for partition in partitions:
                 self._make_directory(self._directory(topic.name, partition))
-            self._files.sync_directory(self.path)
+            self.files.sync_directory(self.path)
             self._table.put(topic)
         config = self.config_of(topic)
         for partition in partitions:
@@ -342,11 +325,11 @@ class LogDir:
 
     def _make_directory(self, directory: str) -> None:
         # A crash during an earlier creation may have left an empty one.
-        if self._files.exists(directory) and self._files.list_directory(directory):
+        if self.files.exists(directory) and self.files.list_directory(directory):
             raise StorageError(
                 f"{directory} has files in it, and no topic of that name exists; move it away"
             )
-        self._files.make_directory(directory)
+        self.files.make_directory(directory)
 
     def alter_topic(self, name: str, configs: Mapping[str, str]) -> None:
         """Replace all settings of a topic. Durable, and in force, on return.
@@ -408,7 +391,7 @@ class LogDir:
             self._table.delete(topic)
         for partition in range(topic.partitions):
             self._logs.pop((name, partition)).abandon()
-        self._leftovers.leave(self._directories(topic.name, topic.partitions))
+        self.leftovers.leave(self._directories(topic.name, topic.partitions))
         return topic
 
     def put_aside(self, most: int) -> bool:
@@ -421,20 +404,11 @@ class LogDir:
             StorageError: the disk.
         """
         with disk("cannot put deleted topics aside"):
-            done = self._leftovers.put_aside(most)
+            done = self.leftovers.put_aside(most)
             if done and self._table.deleted:
-                self._files.sync_directory(self.path)
+                self.files.sync_directory(self.path)
                 self._table.forget_deleted()
         return done
-
-    def take_removable(self) -> list[str]:
-        """Renamed directories that wait for their removal by any thread, once each."""
-        return self._leftovers.take_removable()
-
-    @property
-    def files(self) -> Files:
-        """The disk."""
-        return self._files
 
     def _directories(self, name: str, partitions: int) -> list[str]:
         return [self._directory(name, partition) for partition in range(partitions)]
@@ -444,10 +418,10 @@ class LogDir:
 
     def _open_log(self, topic: Topic, partition: int, config: LogConfig) -> None:
         self._logs[topic.name, partition] = PartitionLog.open(
-            self._files,
+            self.files,
             self._directory(topic.name, partition),
             config,
-            leader_epoch=self.incarnation,
+            leader_epoch=self.meta.incarnation,
             machine_restarted=self._machine_restarted,
             report=self._report,
             start_offset=self._starts.of(f"{topic.name}-{partition}"),

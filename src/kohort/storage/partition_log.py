@@ -23,7 +23,6 @@ from kohort.storage.errors import OffsetOutOfRange, StorageError, disk
 from kohort.storage.files import Files, make_durable_directory
 from kohort.storage.flush_job import FlushJob
 from kohort.storage.log_config import LogConfig
-from kohort.storage.log_state import LogState
 from kohort.storage.record_batch import (
     NO_TIMESTAMP,
     check_batch,
@@ -38,20 +37,25 @@ from kohort.storage.time_search import TimestampAndOffset, find_by_time
 
 
 class PartitionLog:
-    """A log in its own directory; ``open`` makes or recovers it."""
+    """A log in its own directory; ``open`` makes or recovers it.
+
+    Attributes:
+        segments: all segments, oldest first; the last is the active one.
+        state: producers and leader epochs.
+    """
 
     __slots__ = (
         "_compactions",
         "_durability",
         "_files",
-        "_segments",
-        "_state",
         "closed",
         "config",
         "directory",
         "epoch_found",
         "leader_epoch",
         "name",
+        "segments",
+        "state",
     )
 
     def __init__(
@@ -63,13 +67,13 @@ class PartitionLog:
         leader_epoch: int,
     ) -> None:
         self._files = files
-        self._segments = SegmentList(found.segments or [Segment(files, directory, 0)])
-        self._state = found.state
+        self.segments = SegmentList(found.segments or [Segment(files, directory, 0)])
+        self.state = found.state
         self._durability = Durability(
             files,
             directory,
-            self._segments,
-            self._state,
+            self.segments,
+            self.state,
             snapshot_offset=-1 if found.changed else found.state.offset,
         )
         self.directory = directory
@@ -120,7 +124,7 @@ class PartitionLog:
                 files, directory, config, machine_restarted=machine_restarted, report=report
             )
             log = cls(files, directory, config, found, leader_epoch)
-            log._segments.kept_from = start_offset
+            log.segments.kept_from = start_offset
             if found.changed:
                 log._durability.make_durable()
         return log
@@ -128,19 +132,19 @@ class PartitionLog:
     def lead(self, epoch: int) -> None:
         """Write this leader epoch into every batch from now on."""
         self.leader_epoch = epoch
-        self._state.epochs.assign(epoch, self.log_end_offset)
+        self.state.epochs.assign(epoch, self.log_end_offset)
 
     # Content
 
     @property
     def log_start_offset(self) -> int:
         """The first offset that may be read."""
-        return self._segments.start_offset
+        return self.segments.start_offset
 
     @property
     def log_end_offset(self) -> int:
         """The offset of the next record."""
-        return self._segments.active.next_offset
+        return self.segments.active.next_offset
 
     @property
     def high_watermark(self) -> int:
@@ -152,17 +156,7 @@ class PartitionLog:
     @property
     def size(self) -> int:
         """Bytes of batches."""
-        return self._segments.size
-
-    @property
-    def segments(self) -> SegmentList:
-        """All segments, oldest first; the last is the active one."""
-        return self._segments
-
-    @property
-    def state(self) -> LogState:
-        """Producers and leader epochs."""
-        return self._state
+        return self.segments.size
 
     # Appending
 
@@ -180,7 +174,7 @@ class PartitionLog:
         config = self.config
         header, body = check_batch(records, config.max_message_bytes)
         if header.producer_id >= 0:
-            known = self._state.producers.check(header)
+            known = self.state.producers.check(header)
             if known is not None:
                 return AppendResult(
                     known.base_offset,
@@ -192,7 +186,7 @@ class PartitionLog:
         check_content(config, header, records, now_ms, keyed=keyed)
         if config.log_append_time:
             header, body = with_log_append_time(header, body, now_ms)
-        segment = self._segments.active
+        segment = self.segments.active
         base_offset = segment.next_offset
         header = header._replace(base_offset=base_offset, partition_leader_epoch=self.leader_epoch)
         try:
@@ -209,7 +203,7 @@ class PartitionLog:
             raise self._append_failed(segment, error) from error
         segment.account(header, config.index_interval_bytes)
         if header.producer_id >= 0:
-            self._state.producers.appended(header, base_offset, now_ms)
+            self.state.producers.appended(header, base_offset, now_ms)
         if self._durability.first_unsynced_ms is None:
             self._durability.first_unsynced_ms = now_ms
         return AppendResult(
@@ -246,20 +240,20 @@ class PartitionLog:
         return StorageError(f"{self.name}: cannot append to {segment.path}: {error}")
 
     def _roll(self) -> Segment:
-        sealed = self._segments.active
+        sealed = self.segments.active
         sealed.cut_to_size()
         segment = Segment(self._files, self.directory, sealed.next_offset)
         if self._files.exists(segment.path):
             self._files.remove(segment.path)
         _ = segment.file  # made now: the next segment's name preserves the log's end
-        self._segments.add(segment)
+        self.segments.add(segment)
         self._durability.sealed(sealed)
         return segment
 
     def roll(self) -> None:
         """Begin a new segment, unless the active one is empty."""
         self._check_usable()
-        if self._segments.active.size:
+        if self.segments.active.size:
             with disk(f"{self.name}: cannot begin a segment"):
                 self._roll()
 
@@ -327,8 +321,8 @@ class PartitionLog:
             return
         try:
             with disk(f"{self.name}: cannot close the log"):
-                if self.failure is None and (self._segments.active.is_open or self.log_end_offset):
-                    self._segments.active.cut_to_size()
+                if self.failure is None and (self.segments.active.is_open or self.log_end_offset):
+                    self.segments.active.cut_to_size()
                     self.flush(checkpoint=True)
         finally:
             self.abandon()
@@ -338,7 +332,7 @@ class PartitionLog:
         self.closed = True
         if self._compactions.job is not None:
             self._compactions.job.cancelled = True
-        self._segments.close()
+        self.segments.close()
 
     # Reading
 
@@ -373,7 +367,7 @@ class PartitionLog:
             )
         if offset >= end:
             return None
-        return self._segments.locate(offset, max_bytes, min_one=min_one, end_offset=end)
+        return self.segments.locate(offset, max_bytes, min_one=min_one, end_offset=end)
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampAndOffset:
         """The first record at or after ``timestamp``; Kafka's negative numbers name the ends.
@@ -382,12 +376,12 @@ class PartitionLog:
             StorageError: the disk, or a batch that does not decompress.
         """
         with disk(f"{self.name}: cannot search by time"):
-            found = find_by_time(self._segments, timestamp, self.high_watermark)
-        return TimestampAndOffset(*found, self._state.epochs.epoch_of(found[1]))
+            found = find_by_time(self.segments, timestamp, self.high_watermark)
+        return TimestampAndOffset(*found, self.state.epochs.epoch_of(found[1]))
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """(epoch, end offset) of the greatest leader epoch at or below ``epoch`` (KIP-101)."""
-        return self._state.epochs.end_offset(epoch, self.log_end_offset)
+        return self.state.epochs.end_offset(epoch, self.log_end_offset)
 
     # Removing
 
@@ -401,14 +395,14 @@ class PartitionLog:
             StorageError: the disk.
         """
         config = self.config
-        self._state.producers.expire(now_ms, config.producer_id_expiration_ms)
+        self.state.producers.expire(now_ms, config.producer_id_expiration_ms)
         if not config.delete or self._compactions.job is not None or self.failure is not None:
             return 0
-        count = expired_segments(self._segments, config, now_ms)
+        count = expired_segments(self.segments, config, now_ms)
         if not count:
             return 0
         with disk(f"{self.name}: cannot remove old segments"):
-            if count == len(self._segments):
+            if count == len(self.segments):
                 # Nothing was written for the whole retention time. Only a name is left to sync, and
                 # no other flush would include it.
                 self._roll()
@@ -425,19 +419,19 @@ class PartitionLog:
 
     def delete_before(self, offset: int) -> None:
         """Start the log at ``offset``, even if StorageError reports that no segment was removed."""
-        self._segments.kept_from = offset
+        self.segments.kept_from = offset
         with disk(f"{self.name}: cannot remove old segments"):
-            self._remove_first(self._segments.count_before_start())
+            self._remove_first(self.segments.count_before_start())
 
     def _remove_first(self, count: int) -> int:
         # Removed segments were synced, with the name of the next segment: a crash never forgets the
         # end of the log together with its records.
         busy = self._durability.busy_segments
         removed = 0
-        while removed < count and self._segments.first not in busy:
-            self._segments.remove_first().remove()
+        while removed < count and self.segments.first not in busy:
+            self.segments.remove_first().remove()
             removed += 1
-        self._state.epochs.forget_before(self.log_start_offset)
+        self.state.epochs.forget_before(self.log_start_offset)
         return removed
 
     def begin_compaction(self, now_ms: int) -> CompactionJob | None:
@@ -450,7 +444,7 @@ class PartitionLog:
         if not self.config.compact or self._compactions.job is not None or unusable:
             return None
         busy = self._durability.busy_segments
-        segments = tuple(takewhile(lambda segment: segment not in busy, self._segments.sealed))
+        segments = tuple(takewhile(lambda segment: segment not in busy, self.segments.sealed))
         return self._compactions.begin(segments, self.config, now_ms)
 
     def complete_compaction(self, job: CompactionJob) -> None:
@@ -460,4 +454,4 @@ class PartitionLog:
             StorageError: the disk; the log is unchanged or partly compacted, and still works.
         """
         with disk(f"{self.name}: compaction failed"):
-            self._compactions.complete(job, self._segments, closed=self.closed)
+            self._compactions.complete(job, self.segments, closed=self.closed)

@@ -10,22 +10,26 @@ import json
 from typing import Final
 
 from kohort.storage.errors import disk
-from kohort.storage.files import Files, read_file, replace_durably
+from kohort.storage.files import Files, read_json, replace_durably
 
 _NAME: Final = "producer-ids.json"
 _BLOCK: Final = 1000
 
 
 class ProducerIds:
-    """The producer ids of one data directory."""
+    """The producer ids of one data directory.
+
+    Raises:
+        CorruptLog: the file is damaged.
+    """
 
     __slots__ = ("_end", "_files", "_next", "_path")
 
     def __init__(self, files: Files, path: str) -> None:
         self._files = files
         self._path = path
-        content = read_file(files, f"{path}/{_NAME}")
-        self._next = self._end = 0 if content is None else int(json.loads(content)["next"])
+        first = read_json(files, f"{path}/{_NAME}", lambda stored: int(stored["next"]))
+        self._next = self._end = first or 0
 
     def allocate(self) -> int:
         """An id that was never given before, in this life of the directory or an earlier one.

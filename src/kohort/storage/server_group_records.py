@@ -11,13 +11,12 @@ from __future__ import annotations
 import base64
 from typing import Any, Final
 
-from kohort.model.errors import ProtocolError
 from kohort.schema import INT8, INT32, STRING, UUID, array, decode, field, struct
+from kohort.storage.group_records import TYPE_BYTES, leading_int16, versioned
 
 _EPOCH: Final = 3
 _MEMBER: Final = 5
 _ASSIGNMENT: Final = 8
-_TYPE_BYTES: Final = 2
 
 
 @struct(versions="3")
@@ -83,16 +82,16 @@ def read_server_record(
     Raises:
         ProtocolError: the bytes are no such record.
     """
-    if key is None or len(key) < _TYPE_BYTES:
+    if key is None or len(key) < TYPE_BYTES:
         return None
-    kind = int.from_bytes(key[:_TYPE_BYTES], "big", signed=True)
+    kind = leading_int16(key)
     if kind == _EPOCH:
-        names, _ = decode(EpochKey, kind, key, _TYPE_BYTES)
-        data = None if value is None else {"epoch": _read(EpochValue, value).epoch}
+        names, _ = decode(EpochKey, kind, key, TYPE_BYTES)
+        data = None if value is None else {"epoch": versioned(EpochValue, value).epoch}
         return _printed(kind, {"groupId": names.group_id}, data)
     if kind not in {_MEMBER, _ASSIGNMENT}:
         return None
-    member, _ = decode(MemberKey, kind, key, _TYPE_BYTES)
+    member, _ = decode(MemberKey, kind, key, TYPE_BYTES)
     told = {"groupId": member.group_id, "memberId": member.member_id}
     if value is None:
         return _printed(kind, told, None)
@@ -105,7 +104,7 @@ def topic_text(topic_id: bytes) -> str:
 
 
 def _member(value: bytes) -> dict[str, Any]:
-    read = _read(MemberValue, value)
+    read = versioned(MemberValue, value)
     return {
         "instanceId": read.instance_id,
         "clientId": read.client_id,
@@ -115,7 +114,7 @@ def _member(value: bytes) -> dict[str, Any]:
 
 
 def _assignment(value: bytes) -> dict[str, Any]:
-    read = _read(AssignmentValue, value)
+    read = versioned(AssignmentValue, value)
     return {
         "memberEpoch": read.member_epoch,
         "assignedPartitions": _topics(read.assigned),
@@ -128,17 +127,6 @@ def _topics(told: list[TopicPartitions]) -> list[dict[str, Any]]:
         {"topicId": topic_text(bytes(each.topic_id)), "partitions": list(each.partitions)}
         for each in told
     ]
-
-
-def _read(cls: type[Any], value: bytes) -> Any:
-    version = int.from_bytes(value[:_TYPE_BYTES], "big", signed=True)
-    if len(value) < _TYPE_BYTES or version:
-        raise ProtocolError(
-            f"{cls.__name__} in __consumer_offsets has version {version}, but version 0 is known "
-            "here; a newer broker wrote it"
-        )
-    read, _ = decode(cls, version, value, _TYPE_BYTES)
-    return read
 
 
 def _printed(

@@ -8,12 +8,15 @@ holds those starts. It is replaced as a whole, and durable before a client learn
 from __future__ import annotations
 
 import json
-from typing import Final
+from typing import Any, Final
 
-from kohort.storage.errors import CorruptLog
-from kohort.storage.files import Files, read_file, replace_durably
+from kohort.storage.files import Files, read_json, replace_durably
 
 _NAME: Final = "start-offsets.json"
+
+
+def _read(stored: Any) -> dict[str, int]:
+    return {str(name): int(offset) for name, offset in stored["start_offsets"].items()}
 
 
 class StartOffsets:
@@ -28,17 +31,7 @@ class StartOffsets:
     def __init__(self, files: Files, path: str) -> None:
         self._files = files
         self._path = path
-        self._offsets: dict[str, int] = {}
-        content = read_file(files, f"{path}/{_NAME}")
-        if content is None:
-            return
-        try:
-            stored = json.loads(content)["start_offsets"]
-            self._offsets = {str(name): int(offset) for name, offset in stored.items()}
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise CorruptLog(
-                f"{path}/{_NAME} is damaged ({type(error).__name__}); restore it"
-            ) from error
+        self._offsets = read_json(files, f"{path}/{_NAME}", _read) or {}
 
     def of(self, name: str) -> int:
         """The offset below which a log's records were deleted; 0 if none were."""

@@ -9,11 +9,11 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from kohort.model.errors import ErrorCode
 from kohort.storage.errors import CorruptLog, RefusedTopic
-from kohort.storage.files import Files, read_file, replace_durably
+from kohort.storage.files import Files, read_json, replace_durably
 from kohort.storage.log_config import LogConfig, log_config
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
@@ -33,7 +33,9 @@ MAX_PARTITIONS: Final = 10_000
 _OFFSETS_PREALLOCATE: Final = 256 << 10
 _OFFSETS_MAX_MESSAGE_BYTES: Final = (1 << 31) - 1
 """The format's own limit: only the coordinator writes, and it has its own limits."""
-_TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_LONGEST_NAME: Final = 249
+"""Kafka's: a directory is called name-partition, and file names end at 255 bytes."""
+_LEGAL_NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
 _LOG_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}-\d+")
 
 NO_TOPIC_ID: Final = bytes(16)
@@ -61,19 +63,28 @@ class Topic:
         return self.name == OFFSETS_TOPIC
 
 
+def why_illegal(name: str) -> str | None:
+    """Why ``name`` cannot be a topic's name, as a sentence; None when it can. As in Kafka."""
+    if not name:
+        return "a topic's name cannot be empty"
+    if name in (".", ".."):
+        return f"a topic cannot be called {name!r}"
+    if len(name) > _LONGEST_NAME:
+        return f"a topic's name has at most {_LONGEST_NAME} characters, this one has {len(name)}"
+    if not _LEGAL_NAME.fullmatch(name):
+        return f"topic name {name!r} has characters other than letters, digits, '.', '_' and '-'"
+    return None
+
+
 def check_topic(topic: Topic) -> None:
     """Return if this name and this number of partitions are legal.
 
     Raises:
         RefusedTopic: INVALID_TOPIC_EXCEPTION or INVALID_PARTITIONS.
     """
-    name = topic.name
-    if not _TOPIC_NAME.fullmatch(name) or name in (".", ".."):
-        raise RefusedTopic(
-            f"topic name {name!r}: 1 to 249 of letters, digits, '.', '_' and '-' expected, and "
-            f"not '.' or '..'",
-            ErrorCode.INVALID_TOPIC_EXCEPTION,
-        )
+    reason = why_illegal(topic.name)
+    if reason is not None:
+        raise RefusedTopic(reason, ErrorCode.INVALID_TOPIC_EXCEPTION)
     if not 1 <= topic.partitions <= MAX_PARTITIONS:
         raise RefusedTopic(
             f"{topic.partitions} partitions; from 1 to {MAX_PARTITIONS} are possible",
@@ -98,29 +109,20 @@ def config_of(topic: Topic, defaults: LogConfig) -> LogConfig:
     return config
 
 
-def read_topics(content: bytes, path: str) -> tuple[dict[str, Topic], list[Deleted]]:
-    """Read the text of ``topics.json``.
-
-    Raises:
-        CorruptLog: the file is damaged.
-    """
-    try:
-        stored = json.loads(content)
-        topics = {
-            entry["name"]: Topic(
-                name=entry["name"],
-                topic_id=_topic_id(entry.get("topic_id")),
-                partitions=entry["partitions"],
-                configs=entry["configs"],
-                replication_factor=entry.get("replication_factor", 1),
-                replicas=_replicas(entry.get("replicas", ()), entry["partitions"]),
-            )
-            for entry in stored["topics"]
-        }
-        deleted = [(name, partitions) for name, partitions in stored["deleting"]]
-    except (ValueError, KeyError, TypeError) as error:
-        raise CorruptLog(f"{path} is damaged ({type(error).__name__}); restore it") from error
-    return topics, deleted
+def _read(stored: Any) -> tuple[dict[str, Topic], list[Deleted]]:
+    """Topics and deleted topics of ``topics.json``."""
+    topics = {
+        entry["name"]: Topic(
+            name=entry["name"],
+            topic_id=_topic_id(entry.get("topic_id")),
+            partitions=entry["partitions"],
+            configs=entry["configs"],
+            replication_factor=entry.get("replication_factor", 1),
+            replicas=_replicas(entry.get("replicas", ()), entry["partitions"]),
+        )
+        for entry in stored["topics"]
+    }
+    return topics, [(name, partitions) for name, partitions in stored["deleting"]]
 
 
 def _check_has_no_logs(names: Iterable[str], path: str) -> None:
@@ -165,9 +167,9 @@ class StoredTopics:
         """All topics by name."""
         self.deleted: Sequence[Deleted] = ()
         """Deleted topics that still have directories."""
-        content = read_file(files, f"{path}/{TOPICS}")
-        if content is not None:
-            self.topics, self.deleted = read_topics(content, f"{path}/{TOPICS}")
+        found = read_json(files, f"{path}/{TOPICS}", _read)
+        if found is not None:
+            self.topics, self.deleted = found
             return
         _check_has_no_logs(files.list_directory(path), f"{path}/{TOPICS}")
         self._store({}, ())

@@ -151,11 +151,7 @@ class RealKafka:
             process.terminate()
         deadline = time.monotonic() + STOP_TIMEOUT_S
         for process in self._processes.values():
-            try:
-                process.wait(max(0.0, deadline - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            _await_end(process, deadline)
         self._processes.clear()
 
     def kill(self, node: int = 1) -> None:
@@ -168,11 +164,7 @@ class RealKafka:
         """End a node with SIGTERM: it hands its partitions and groups to other nodes first."""
         process = self._processes.pop(node)
         process.terminate()
-        try:
-            process.wait(STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        _await_end(process, time.monotonic() + STOP_TIMEOUT_S)
 
     def restart(self, node: int = 1) -> None:
         """Start an ended node on its ports and its data, and wait until it serves."""
@@ -294,6 +286,15 @@ class RealKafka:
             properties["broker.rack"] = self._racks[node - 1]
         properties |= self._settings
         return "".join(f"{name}={value}\n" for name, value in properties.items())
+
+
+def _await_end(process: subprocess.Popen[bytes], deadline: float) -> None:
+    """Wait for the end of a process; kill it at the deadline."""
+    try:
+        process.wait(max(0.0, deadline - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def classpath(jars: JarSet = KAFKA) -> str:

@@ -19,12 +19,11 @@ from typing import Any, NamedTuple, Protocol
 from kohort.model.errors import AuthenticationError, ErrorCode, InvariantViolation, ProtocolError
 from kohort.model.memory import Memory, plain_memory
 from kohort.schema import VersionRange
-from kohort.schema.codec import MAX_ELEMENTS, refuse_encoding, request_encoder
+from kohort.schema.codec import ENCODING_ERRORS, MAX_ELEMENTS, refuse_encoding, request_encoder
 from kohort.schema.declare import holds_records, layout_of
 from kohort.wire.apis import API_VERSIONS, BY_KEY, SASL_AUTHENTICATE, SASL_HANDSHAKE, Api
 from kohort.wire.codec import (
     DEFAULT_MAX_FRAME,
-    ENCODING_ERRORS,
     FrameSplitter,
     client_id_bytes,
     correlation_id_of,

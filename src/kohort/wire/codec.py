@@ -26,6 +26,8 @@ from typing import Any, Final, NoReturn, TypeVar, cast
 from kohort.model.errors import ProtocolError
 from kohort.model.memory import Memory
 from kohort.schema.codec import (
+    DECODING_ERRORS,
+    ENCODING_ERRORS,
     MAX_ELEMENTS,
     decoder,
     refuse_decoding,
@@ -57,8 +59,6 @@ HEAD = struct.Struct(">Iih").unpack_from
 
 _HEAD_FIXED = struct.Struct(">hhi")
 _CORRELATION = struct.Struct(">i")
-DECODING_ERRORS = (IndexError, ValueError, struct.error)
-ENCODING_ERRORS = (AttributeError, TypeError, ValueError, IndexError, struct.error)
 
 
 class FrameSplitter:

@@ -21,13 +21,11 @@ from typing import Any, NamedTuple, TypeAlias
 from kohort.model.errors import ErrorCode, InvariantViolation, ProtocolError
 from kohort.model.ids import NO_CONNECTION, ConnectionId, Token, TopicPartition
 from kohort.model.values import shared
-from kohort.schema.codec import refuse_encoding
+from kohort.schema.codec import DECODING_ERRORS, ENCODING_ERRORS, refuse_encoding
 from kohort.wire.apis import API_VERSIONS, APIS, Api
 from kohort.wire.codec import (
     API_VERSIONS_KEY,
-    DECODING_ERRORS,
     DEFAULT_MAX_FRAME,
-    ENCODING_ERRORS,
     HEAD,
     MAX_REQUEST_ELEMENTS,
     FrameSplitter,

@@ -10,7 +10,6 @@ from tests.lab.known_bugs.scenarios import scenario
 
 from kohort.coordinator import coordinator, liveness, rebalancing, replacing, syncing
 from kohort.coordinator.interface import Heartbeat
-from kohort.coordinator.timers import sync_timer
 from kohort.engine.leader_duties import LeaderDuties
 from kohort.model.facts import RebalanceCause
 from kohort.model.group_state import GroupState
@@ -23,7 +22,7 @@ def _heartbeats_keep_the_sync_phase_open(patch: Patch) -> None:
         serve(registry, event)
         group = registry.groups.get(event.group_id)
         if group is not None and group.state is GroupState.COMPLETING_REBALANCE:
-            registry.deadlines.cancel(sync_timer(group.group_id))
+            registry.deadlines.cancel(group.sync_timer)
 
     patch.setitem(coordinator._SERVE, Heartbeat, heartbeat)
 

@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple, TypeVar
 
 from kohort.broker.state import BrokerState
-from kohort.broker.topic_names import why_illegal
 from kohort.host.settings import BrokerSettings, attribute, rules
 from kohort.model.errors import ErrorCode
 from kohort.storage.errors import RefusedTopic, StorageError
@@ -24,7 +23,7 @@ from kohort.storage.log_config import (
     TopicSetting,
     words_of,
 )
-from kohort.storage.topic_table import Topic
+from kohort.storage.topic_table import Topic, why_illegal
 from kohort.wire.messages import k33_alter_configs as k33
 from kohort.wire.messages import k44_incremental_alter_configs as k44
 from kohort.wire.messages.k32_describe_configs import (
