@@ -485,14 +485,6 @@ def test_producer_ids_come_in_blocks(files: UnsyncedLossFiles) -> None:
     assert len(files.synced) == 4
 
 
-@pytest.mark.parametrize("content", [b"", b"{}", b'{"next": null}', b"[]"])
-def test_damage_of_the_producer_ids_is_named(files: UnsyncedLossFiles, content: bytes) -> None:
-    open_dir(files).close()
-    write_file(files, "/data/producer-ids.json", content)
-    with pytest.raises(CorruptLog, match=r"producer-ids\.json is damaged"):
-        open_dir(files)
-
-
 def test_closing_reports_a_failed_sync_and_gives_the_lock_back(files: UnsyncedLossFiles) -> None:
     log_dir = open_dir(files)
     log_dir.create_topic(topic("a"))

@@ -87,6 +87,14 @@ def test_an_invalid_topic_id_is_damage(files: UnsyncedLossFiles, wrong: object) 
         open_dir(files)
 
 
+@pytest.mark.parametrize("content", [b"", b"{}", b'{"next": null}', b"[]"])
+def test_damage_of_the_producer_ids_is_named(files: UnsyncedLossFiles, content: bytes) -> None:
+    open_dir(files).close()
+    write_file(files, "/data/producer-ids.json", content)
+    with pytest.raises(CorruptLog, match=r"producer-ids\.json is damaged"):
+        open_dir(files)
+
+
 # -- settings --------------------------------------------------------------------------------------
 
 

@@ -31,8 +31,9 @@ limit.
 """
 
 DECODING_ERRORS = (IndexError, ValueError, _struct.error)
+"""Compiled functions raise one of these for bytes that are no such message."""
 ENCODING_ERRORS = (AttributeError, TypeError, ValueError, IndexError, _struct.error)
-"""What compiled functions raise for bytes, or for values, that do not fit."""
+"""Compiled functions raise one of these for a value that does not fit its field."""
 
 
 def encode(message: object, version: int) -> bytes:
