@@ -41,7 +41,7 @@ class OwnershipInterval:
 
     partition: TopicPartition
     owner: str
-    """The process that got the callback, or the member if only the coordinator is recorded."""
+    """The process that got the callback."""
     incarnation: int = 1
     begin: Instant
     ready: Instant
