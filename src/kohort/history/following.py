@@ -31,7 +31,7 @@ def _topic(world: World, recorded: Recorded, fact: TopicSized) -> None:
 
 
 def _policy(world: World, _recorded: Recorded, fact: PolicyDeclared) -> None:
-    world.declare(fact)
+    world.policies[fact.protocol_name] = fact
 
 
 def _disturb(world: World, recorded: Recorded, _fact: FaultBegan | FaultsHealed) -> None:

@@ -1,16 +1,14 @@
 """The promises of policies, by protocol name.
 
-In: names, and ``PolicyDeclared`` facts with new policies or other limits. Out: the promises that a
-policy is judged by, in addition to those of every group. Unknown names have none. Must not know:
-assignors.
+In: nothing. Out: the promises that a policy is judged by, in addition to those of every group.
+Unknown names have none. Must not know: assignors.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
-from kohort.model.instants import Millis
+from kohort.model.ids import ProtocolName
 from kohort.model.world_facts import PolicyDeclared
 
 EAGER: Final = "eager"
@@ -40,35 +38,15 @@ INCREMENTAL: Final = "incremental"
 HANDING_OVER: Final = "handing-over"
 """Partitions of living members move to members with warm copies."""
 
+NO_PROMISES: Final = PolicyDeclared(protocol_name=ProtocolName(""), promises=())
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Promises:
-    """The promises of one policy."""
-
-    words: frozenset[str] = frozenset()
-    deferral_ms: Millis = Millis(0)
-    moves_per_step: int = 0
-    step_interval_ms: Millis = Millis(0)
-
-    def __contains__(self, word: str) -> bool:
-        return word in self.words
-
-
-NO_PROMISES: Final = Promises()
-
-BUILT_IN: Final[dict[str, Promises]] = {
-    "range": Promises(words=frozenset({EAGER, COMPLETE})),
-    "roundrobin": Promises(words=frozenset({EAGER, COMPLETE, EVEN})),
-    "sticky": Promises(words=frozenset({EAGER, COMPLETE, BALANCED, STICKY})),
-    "cooperative-sticky": Promises(words=frozenset({COOPERATIVE, COMPLETE, BALANCED, STICKY})),
+BUILT_IN: Final[dict[str, PolicyDeclared]] = {
+    name: PolicyDeclared(protocol_name=ProtocolName(name), promises=words)
+    for name, words in {
+        "range": (EAGER, COMPLETE),
+        "roundrobin": (EAGER, COMPLETE, EVEN),
+        "sticky": (EAGER, COMPLETE, BALANCED, STICKY),
+        "cooperative-sticky": (COOPERATIVE, COMPLETE, BALANCED, STICKY),
+    }.items()
 }
-
-
-def declared(fact: PolicyDeclared) -> Promises:
-    """The promises that a history declares."""
-    return Promises(
-        words=frozenset(fact.promises),
-        deferral_ms=fact.deferral_ms,
-        moves_per_step=fact.moves_per_step,
-        step_interval_ms=fact.step_interval_ms,
-    )
+"""A history may declare others, or these with other limits."""

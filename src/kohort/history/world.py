@@ -10,7 +10,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Final
 
-from kohort.history.promises import BUILT_IN, NO_PROMISES, Promises, declared
+from kohort.history.promises import BUILT_IN, NO_PROMISES
 from kohort.history.views import GroupView, ProcessView
 from kohort.model.client_facts import CommitSent, RequestSent
 from kohort.model.history_record import Recorded
@@ -74,7 +74,7 @@ class World:
         """The last event that concerns all groups."""
         self.stalls: deque[tuple[Instant, int]] = deque(maxlen=_STALLS_KEPT)
         self.now = Instant(0)
-        self._promises: dict[str, Promises] = dict(BUILT_IN)
+        self.policies = dict(BUILT_IN)
 
     def group(self, group_id: GroupId) -> GroupView:
         """The group with this id; an unknown group is empty.
@@ -86,13 +86,9 @@ class World:
             found = self.groups[group_id] = GroupView(group_id=group_id, known=self.boots > 0)
         return found
 
-    def promises(self, protocol_name: str) -> Promises:
+    def policy(self, protocol_name: str) -> PolicyDeclared:
         """The promises of a policy."""
-        return self._promises.get(protocol_name, NO_PROMISES)
-
-    def declare(self, fact: PolicyDeclared) -> None:
-        """Set the promises of a policy."""
-        self._promises[fact.protocol_name] = declared(fact)
+        return self.policies.get(protocol_name, NO_PROMISES)
 
     def disturbed(self, group: GroupView) -> Instant:
         """The last event that requires a rebalance of this group."""

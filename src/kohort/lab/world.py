@@ -234,7 +234,7 @@ class World:
 def _promised(plan: Plan) -> PolicyDeclared:
     """The promises of a group in which leaders wait, have one limit of moves, or hand over."""
     name = ProtocolName("cooperative-sticky")
-    words = set(BUILT_IN[name].words)
+    words = set(BUILT_IN[name].promises)
     words |= {DEFERRING} if plan.defers else set()
     words |= {INCREMENTAL} if plan.moves_per_step else set()
     words |= {HANDING_OVER} if plan.hands_over else set()

@@ -27,6 +27,7 @@ from kohort.model.facts import (
 from kohort.model.history_record import Recorded
 from kohort.model.ids import GroupId, MemberId, TopicPartition
 from kohort.model.instants import MICROS_PER_SECOND, Instant, after
+from kohort.model.world_facts import PolicyDeclared
 
 ASSIGNORS: Final = "assignors"
 COOPERATION: Final = "cooperative rebalancing (Design I)"
@@ -43,7 +44,7 @@ class Plan:
     group: GroupView
     generation: GenerationView
     targets: Targets
-    promised: promises.Promises
+    policy: PolicyDeclared
     """The promises of the policy that made the assignment."""
     pending: Pending
     """The leader's waits and postponed moves."""
@@ -87,13 +88,12 @@ class Assigned(Check):
             return
         targets = targets_of(fact) if generation.consumers else None
         if targets is not None:
-            promised = self.world.promises(generation.protocol_name)
             told = {member_id: announced_in([data]) for member_id, data in fact.assignments}
             plan = Plan(
                 group=group,
                 generation=generation,
                 targets=targets,
-                promised=promised,
+                policy=self.world.policy(generation.protocol_name),
                 pending=announced_in(data for _, data in fact.assignments),
                 handovers={member_id: pending.handovers for member_id, pending in told.items()},
                 standbys={member_id: pending.standbys for member_id, pending in told.items()},
@@ -154,7 +154,7 @@ class HandOffIsAsked(Assigned):
 
     def assigned(self, recorded: Recorded, plan: Plan) -> None:
         """No claimed partition goes to another member."""
-        if promises.COOPERATIVE not in plan.promised:
+        if promises.COOPERATIVE not in plan.policy.promises:
             return
         last = plan.group.stable.number if plan.group.stable is not None else None
         claims: dict[TopicPartition, MemberId] = {}
@@ -191,13 +191,13 @@ class LoadIsBalanced(Assigned):
 
     def assigned(self, recorded: Recorded, plan: Plan) -> None:
         """No single move improves the balance."""
-        if promises.BALANCED not in plan.promised and promises.EVEN not in plan.promised:
+        if not {promises.BALANCED, promises.EVEN} & set(plan.policy.promises):
             return
         offers = plan.offers()
         if offers is None or plan.pending or withheld(offers, plan.targets):
             return
         equal = len({offer.topics for offer in offers.values()}) == 1
-        if not equal and promises.BALANCED not in plan.promised:
+        if not equal and promises.BALANCED not in plan.policy.promises:
             return
         better = _better_move(offers, plan.targets)
         if not self.holds(better is None):
@@ -272,7 +272,7 @@ class AssignmentIsComplete(Assigned):
 
     def assigned(self, recorded: Recorded, plan: Plan) -> None:
         """No partition is missing, and no member has a topic without a subscription to it."""
-        if promises.COMPLETE not in plan.promised:
+        if promises.COMPLETE not in plan.policy.promises:
             return
         offers = plan.offers()
         if offers is None:
@@ -327,7 +327,7 @@ class NothingIsOrphaned(Assigned):
     def assigned(self, recorded: Recorded, plan: Plan) -> None:
         """Note the partitions that are not assigned, with the time."""
         offers = plan.offers()
-        if offers is None or promises.COMPLETE not in plan.promised:
+        if offers is None or promises.COMPLETE not in plan.policy.promises:
             self._without.pop(plan.group.group_id, None)
             return
         self._judge(recorded, plan.group)
@@ -356,7 +356,7 @@ class NothingIsOrphaned(Assigned):
         without = self._without.get(group.group_id)
         if not without or not group.members or group.generation is None:
             return
-        policy = self.world.promises(group.generation.protocol_name)
+        policy = self.world.policy(group.generation.protocol_name)
         members = group.members.values()
         bound = (
             max(m.session_timeout_ms for m in members)

@@ -26,7 +26,7 @@ from kohort.model.history_record import Recorded
 from kohort.model.ids import GroupId, MemberId
 from kohort.model.instants import MICROS_PER_MILLI, MICROS_PER_SECOND, Instant
 from kohort.model.wire_facts import AnswerSent, GroupApi, RequestReceived
-from kohort.model.world_facts import FaultBegan, FaultsHealed, HistoryCalmed
+from kohort.model.world_facts import FaultBegan, FaultsHealed, HistoryCalmed, PolicyDeclared
 
 HEARTBEATS_MS: Final = 15_000
 """A few heartbeats and retries, at the default interval."""
@@ -147,7 +147,7 @@ class GenerationsAreBounded(Assigned):
         if since is None:
             return
         offers = plan.offers()
-        sticky = promises.STICKY in plan.promised
+        sticky = promises.STICKY in plan.policy.promises
         needlessly = lost_needlessly(offers, plan.targets) if sticky and offers is not None else {}
         for member_id, target in plan.targets.items():
             offer = plan.offer(member_id)
@@ -158,7 +158,7 @@ class GenerationsAreBounded(Assigned):
     def opened(self, recorded: Recorded, fact: JoinPhaseCompleted) -> None:
         """A generation opens: a recent event must be its reason."""
         group = self.world.group(fact.group_id)
-        policy = self.world.promises(fact.protocol_name)
+        policy = self.world.policy(fact.protocol_name)
         if not group.known:
             return
         late = self._late.get(fact.group_id, Instant(0))
@@ -201,12 +201,12 @@ class _Since:
     """Members that had to give partitions up."""
 
 
-def _most_generations(policy: promises.Promises, givers: int) -> int | None:
-    if promises.COOPERATIVE in policy:
+def _most_generations(policy: PolicyDeclared, givers: int) -> int | None:
+    if promises.COOPERATIVE in policy.promises:
         return 2 + max(givers, 1)
-    if promises.INCREMENTAL in policy or promises.DEFERRING in policy:
+    if promises.INCREMENTAL in policy.promises or promises.DEFERRING in policy.promises:
         return None
-    return 2 if promises.EAGER in policy else None
+    return 2 if promises.EAGER in policy.promises else None
 
 
 @dataclass(slots=True)

@@ -81,7 +81,7 @@ class MovesAreMinimal(Assigned):
 
     def assigned(self, recorded: Recorded, plan: Plan) -> None:
         """As many partitions as possible stay with their members."""
-        if promises.STICKY not in plan.promised:
+        if promises.STICKY not in plan.policy.promises:
             return
         offers = plan.offers()
         if offers is None or have_racks(offers) or _handed_back(plan, offers):
@@ -146,7 +146,7 @@ def _handed_back(plan: Plan, offers: Offers) -> bool:
     A deferring policy gives the partitions to the new member and then balances: other members may
     have to give up more partitions.
     """
-    if promises.DEFERRING not in plan.promised or plan.before is None:
+    if promises.DEFERRING not in plan.policy.promises or plan.before is None:
         return False
     came = any(not o.owned and o.generation_id == NO_GENERATION for o in offers.values())
     return came and not plan.before.keys() <= offers.keys()

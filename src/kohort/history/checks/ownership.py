@@ -284,7 +284,7 @@ class NoNeedlessRevoke(Assigned):
 
     def assigned(self, recorded: Recorded, plan: Plan) -> None:
         """Find members that must give partitions up needlessly."""
-        if promises.COOPERATIVE not in plan.promised or promises.STICKY not in plan.promised:
+        if not {promises.COOPERATIVE, promises.STICKY} <= set(plan.policy.promises):
             return
         offers = plan.offers()
         if offers is None:
@@ -319,7 +319,7 @@ class NoNeedlessRevoke(Assigned):
         generation = self.world.group(fact.group_id).generation
         if missed[0] != recorded.at or generation is None or not process.owned:
             return
-        if promises.COOPERATIVE in self.world.promises(generation.protocol_name):
+        if promises.COOPERATIVE in self.world.policy(generation.protocol_name).promises:
             if not self.holds(fact.after != "unjoined"):
                 self.find(
                     f"{missed[1]} missed a generation and gave up {len(process.owned)} partitions "
@@ -369,7 +369,7 @@ class NoNeedlessRevoke(Assigned):
         asked = generation.offers.get(member_id)
         offered = [name for name, _ in asked.protocols] if asked else []
         names = [generation.protocol_name, *offered]
-        if any(promises.COOPERATIVE not in self.world.promises(name) for name in names):
+        if any(promises.COOPERATIVE not in self.world.policy(name).promises for name in names):
             return None
         return generation.targets.get(member_id)
 

@@ -190,10 +190,10 @@ class StepsAreSmall(Assigned):
 
     def assigned(self, recorded: Recorded, plan: Plan) -> None:
         """Compare with the step before."""
-        policy = plan.promised
-        if promises.INCREMENTAL not in policy:
+        policy = plan.policy
+        if promises.INCREMENTAL not in policy.promises:
             return
-        if promises.COOPERATIVE in policy:
+        if promises.COOPERATIVE in policy.promises:
             self._withdrawn(recorded, plan)
             return
         before = plan.before
@@ -243,11 +243,11 @@ class StepsAreSmall(Assigned):
             for member_id, offer in offers.items()
             for p in offer.owned
         )
-        most = plan.promised.moves_per_step
+        most = plan.policy.moves_per_step
         if moved:
             if not self.holds(moved <= most):
                 self.find(f"{moved} moves, of {most} a step", recorded)
-            interval = max(0, plan.promised.step_interval_ms - SLACK_MS)
+            interval = max(0, plan.policy.step_interval_ms - SLACK_MS)
             self._far_enough(recorded, plan, interval)
 
 
@@ -270,7 +270,7 @@ class CopiesAreWarm(Assigned):
         """Judge the partitions that are taken away; note the announcements."""
         group_id = plan.group.group_id
         due = self._due.pop(group_id, {})
-        if promises.HANDING_OVER not in plan.promised:
+        if promises.HANDING_OVER not in plan.policy.promises:
             return
         self._due[group_id] = told = {}
         for handovers in plan.handovers.values():
@@ -330,7 +330,7 @@ class StandbysTakeOver(Assigned):
                 )
                 if not self.holds(copies[tp] >= min(most, able - 1)):
                     self.find(f"{tp} has {copies[tp]} standbys, others have {most}", recorded)
-        if promises.HANDING_OVER in plan.promised:
+        if promises.HANDING_OVER in plan.policy.promises:
             self._judge_waits(recorded, plan, offers)
 
     def _judge_waits(self, recorded: Recorded, plan: Plan, offers: dict[MemberId, Offer]) -> None:
