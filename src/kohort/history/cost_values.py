@@ -41,7 +41,7 @@ class OwnershipInterval:
 
     partition: TopicPartition
     owner: str
-    """The process that got the callback."""
+    """The process that got the callback, or the member if only the coordinator is recorded."""
     incarnation: int = 1
     begin: Instant
     ready: Instant

@@ -1,7 +1,7 @@
-"""Collects the rebalances of a group: cause, duration, moves, pauses of its owners.
+"""Collects the rebalances of each group: cause, duration, moves, assigned owners, pauses.
 
-In: facts of a coordinator, in order. Out: a ``GroupTimeline``. Must not know: facts of clients,
-checks, files.
+In: facts of a coordinator, in order. Out: one ``GroupTimeline`` for each group. Must not know:
+facts of clients, checks, files.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from kohort.history.coordinator_side import targets_of
-from kohort.history.cost_values import Pause, Rebalance
+from kohort.history.cost_values import OwnershipInterval, Pause, Rebalance
 from kohort.model.facts import (
     GroupDeleted,
     GroupEmptied,
@@ -22,8 +22,9 @@ from kohort.model.facts import (
     StaticMemberReplaced,
 )
 from kohort.model.history_record import Recorded
-from kohort.model.ids import MemberId, TopicPartition
+from kohort.model.ids import GroupId, MemberId, TopicPartition
 from kohort.model.instants import Instant
+from kohort.model.wire_facts import CoordinatorStopped
 
 
 @dataclass(slots=True)
@@ -31,6 +32,7 @@ class _Holding:
     """The present owner of a partition, by its stable name, and its progress."""
 
     owner: str
+    begin: Instant
     committed: tuple[Instant, int] | None = None
 
 
@@ -45,9 +47,15 @@ class GroupTimeline:
         self.rebalances: list[Rebalance] = []
         self.pauses: list[Pause] = []
         """Times between two commits of one owner that kept the partition."""
+        self._closed: list[OwnershipInterval] = []
         self._holdings: dict[TopicPartition, _Holding] = {}
         self._last_owners: dict[TopicPartition, str] = {}
         self._instances: dict[MemberId, str] = {}
+
+    def ownership(self, until: Instant) -> list[OwnershipInterval]:
+        """The owners of each partition, as assigned; open intervals end at ``until``."""
+        still = [self._interval(tp, held, until) for tp, held in self._holdings.items()]
+        return [*self._closed, *still]
 
     def feed(self, recorded: Recorded) -> None:
         """Take the next fact of this group."""
@@ -57,7 +65,7 @@ class GroupTimeline:
                 if fact.group_instance_id is not None:
                     self._instances[fact.member_id] = fact.group_instance_id
             case RebalanceStarted():
-                self._end_rebalance(at)
+                self.end_rebalance(at)
                 self.rebalances.append(
                     Rebalance(cause=fact.cause, member_ids=fact.member_ids, started_at=at)
                 )
@@ -67,14 +75,14 @@ class GroupTimeline:
             case GroupStabilized():
                 self._stabilized(fact, at)
             case GroupEmptied() | GroupDeleted():
-                self._end_rebalance(at)
-                self._assign({})
+                self.end_rebalance(at)
+                self._assign({}, at)
             case OffsetsCommitted():
                 self._committed(fact, at)
             case _:
                 pass
 
-    def _end_rebalance(self, at: Instant) -> None:
+    def end_rebalance(self, at: Instant) -> None:
         """End a rebalance under way; it has no generation."""
         if self.rebalances and self.rebalances[-1].ended_at is None:
             self.rebalances[-1].ended_at = at
@@ -82,7 +90,7 @@ class GroupTimeline:
     def _stabilized(self, fact: GroupStabilized, at: Instant) -> None:
         targets = targets_of(fact) or {}
         moved = self._assign(
-            {tp: self._name(member) for member, mine in targets.items() for tp in mine}
+            {tp: self._name(member) for member, mine in targets.items() for tp in mine}, at
         )
         if self.rebalances and self.rebalances[-1].ended_at is None:
             last = self.rebalances[-1]
@@ -91,17 +99,17 @@ class GroupTimeline:
     def _name(self, member_id: MemberId) -> str:
         return self._instances.get(member_id, member_id)
 
-    def _assign(self, owners: dict[TopicPartition, str]) -> int:
+    def _assign(self, owners: dict[TopicPartition, str], at: Instant) -> int:
         """Set the owners of a new generation; returns the number of moved partitions.
 
         A partition that loses its owner counts as moved only when another owner gets it.
         """
-        self._holdings = {
-            tp: held
-            if (held := self._holdings.get(tp)) is not None and held.owner == owner
-            else _Holding(owner)
-            for tp, owner in owners.items()
-        }
+        for tp, held in list(self._holdings.items()):
+            if owners.get(tp) != held.owner:
+                self._closed.append(self._interval(tp, held, at))
+                del self._holdings[tp]
+        for tp in sorted(owners.keys() - self._holdings.keys()):
+            self._holdings[tp] = _Holding(owner=owners[tp], begin=at)
         moved = sum(self._last_owners.get(tp, owner) != owner for tp, owner in owners.items())
         self._last_owners.update(owners)
         return moved
@@ -117,6 +125,25 @@ class GroupTimeline:
                 self.pauses.append(
                     Pause(partition=tp, owner=name, begin=before[0], end=at, offset=before[1])
                 )
+
+    @staticmethod
+    def _interval(tp: TopicPartition, held: _Holding, end: Instant) -> OwnershipInterval:
+        return OwnershipInterval(
+            partition=tp, owner=held.owner, begin=held.begin, ready=held.begin, end=end
+        )
+
+
+def timelines(history: Iterable[Recorded]) -> dict[GroupId, GroupTimeline]:
+    """The timelines of all groups of a history."""
+    found: dict[GroupId, GroupTimeline] = {}
+    for recorded in history:
+        group_id = getattr(recorded.fact, "group_id", None)
+        if group_id is not None:
+            found.setdefault(group_id, GroupTimeline()).feed(recorded)
+        elif isinstance(recorded.fact, CoordinatorStopped):
+            for timeline in found.values():
+                timeline.end_rebalance(recorded.at)
+    return found
 
 
 def longest_across(pauses: Iterable[Pause], rebalances: Sequence[Rebalance]) -> Pause | None:
