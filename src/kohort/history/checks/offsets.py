@@ -219,6 +219,10 @@ class Registers:
             self.registers.setdefault((group_id, tp), _Register()).commits.append(commit)
         self._writes[call] = writes
 
+    def written(self, call: _Call) -> frozenset[TopicPartition]:
+        """The partitions of a write under way."""
+        return frozenset(tp for tp, _ in self._writes.get(call, ()))
+
     def end_write(
         self,
         call: _Call,
@@ -282,7 +286,6 @@ class _Reads(Check):
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self._all = Registers()
-        self._partitions: dict[_Call, frozenset[TopicPartition]] = {}
 
     def _told(
         self,
@@ -348,7 +351,7 @@ class _Reads(Check):
         source = f"{recorded.source} {'reads' if reads else 'writes'}"
         call = (source, recorded.incarnation, fact.request, fact.group_id)
         if isinstance(fact, CommitSent):
-            self._sent(call, recorded, fact)
+            self._all.begin_write(call, recorded.sequence, fact.offsets)
         elif isinstance(fact, CommitConcluded):
             self._concluded(call, recorded, fact)
         elif isinstance(fact, CommittedAsked):
@@ -358,15 +361,10 @@ class _Reads(Check):
                 self._told(recorded, call, fact.offsets)
             self._all.end_read(call)
 
-    def _sent(self, call: _Call, recorded: Recorded, fact: CommitSent) -> None:
-        self._partitions[call] = frozenset(tp for tp, _ in fact.offsets)
-        self._all.begin_write(call, recorded.sequence, fact.offsets)
-
     def _concluded(self, call: _Call, recorded: Recorded, fact: CommitConcluded) -> None:
-        asked: frozenset[TopicPartition] = self._partitions.pop(call, frozenset())
         kept: frozenset[TopicPartition] | None = None
         if fact.outcome is Outcome.OK:
-            kept = asked - frozenset(fact.refused)
+            kept = self._all.written(call) - frozenset(fact.refused)
         elif fact.outcome is Outcome.FAILED:
             kept = frozenset()
         self._all.end_write(call, recorded.sequence, kept)
