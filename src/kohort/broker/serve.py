@@ -202,8 +202,7 @@ class BrokerServer:
                 OFFSETS_TOPIC,
                 stored.partitions,
             )
-            values = asdict(config) | {"offsets_topic_num_partitions": stored.partitions}
-            config = GroupConfig(**values)
+            config = replace(config, offsets_topic_num_partitions=stored.partitions)
         return config
 
     def _load_groups(self, topics: Topics, config: GroupConfig, nodes: Nodes) -> CoordinatorEngine:

@@ -1,8 +1,8 @@
 """Sessions of members: heartbeats, expiries, members that leave, lost connections.
 
 In: Heartbeat, LeaveGroup, TokensDropped, session timers. Out: answers, and rebalances when a member
-is removed. Must not know: how a join phase ends. ``heartbeat`` is the most frequent call of a
-coordinator and builds nothing but its effect.
+is removed. Must not know: how a join phase ends. ``beat_again`` is the most frequent call of a
+coordinator and builds nothing.
 """
 
 from __future__ import annotations
@@ -45,33 +45,9 @@ _REBALANCING: Final = HeartbeatAnswer(error=ErrorCode.REBALANCE_IN_PROGRESS)
 
 
 def heartbeat(registry: Registry, event: Heartbeat) -> None:
-    """Serve a Heartbeat."""
-    answer = beat(registry, event)
-    if answer is None:
-        group = registry.groups.get(event.group_id)
-        answer = HeartbeatAnswer(error=_heartbeat_error(registry, group, event))
-    registry.respond(event.token, answer)
-
-
-def beat(registry: Registry, event: Heartbeat) -> HeartbeatAnswer | None:
-    """Restart the session of a dynamic member of the present generation; None: it is none."""
-    found = _dynamic_member(registry, event)
-    if found is None:
-        return None
-    group, member = found
-    # A group with members is neither Empty nor Dead, so no other check is needed.
-    registry.arm_session(member)
-    return _REBALANCING if group.state is GroupState.PREPARING_REBALANCE else _ALIVE
-
-
-def _dynamic_member(registry: Registry, event: Heartbeat) -> tuple[Group, Member] | None:
-    group = registry.groups.get(event.group_id)
-    if group is None or event.group_instance_id is not None:
-        return None
-    member = group.members.get(event.member_id)
-    if member is None or event.generation_id != group.generation_id:
-        return None
-    return group, member
+    """Serve a Heartbeat; if it comes again, ``beat_again`` serves it."""
+    error = _heartbeat_error(registry, registry.groups.get(event.group_id), event)
+    registry.respond(event.token, HeartbeatAnswer(error=error))
 
 
 class HeartbeatHandle:
@@ -91,17 +67,22 @@ class HeartbeatHandle:
 
 
 def heartbeat_handle(registry: Registry, event: Heartbeat) -> HeartbeatHandle | None:
-    """The member that sent this heartbeat, for its next one; None if ``beat`` returns None."""
-    found = _dynamic_member(registry, event)
-    if found is None:
+    """The member that sent this heartbeat, for its next one; None if ``heartbeat`` must decide."""
+    group = registry.groups.get(event.group_id)
+    member = None if group is None else group.members.get(event.member_id)
+    if (
+        group is None
+        or member is None
+        or event.group_instance_id is not None
+        or event.generation_id != group.generation_id
+    ):
         return None
-    group, member = found
     deadline = registry.deadlines.of(member.session_timer)
     return None if deadline is None else HeartbeatHandle(group, member, deadline)
 
 
 def beat_again(registry: Registry, handle: HeartbeatHandle) -> HeartbeatAnswer | None:
-    """As ``beat``, for a known member; None if the handle is not valid any more."""
+    """Restart the session of a known member; None if the handle is not valid any more."""
     group = handle.group
     if handle.generation_id != group.generation_id:
         return None

@@ -7,6 +7,7 @@ the present generation without a rebalance. Must not know: how a join phase ends
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -29,18 +30,6 @@ from kohort.model.errors import ErrorCode
 from kohort.model.facts import RebalanceCause, StaticMemberReplaced
 from kohort.model.group_state import GroupState
 from kohort.model.ids import NO_MEMBER, GenerationId, GroupInstanceId, MemberId, Ticket, Token
-from kohort.model.join import JoinProtocol
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Former:
-    """The member before the replacement, for the case that the record is refused."""
-
-    member_id: MemberId
-    session_timeout_ms: int
-    rebalance_timeout_ms: int
-    protocols: tuple[JoinProtocol, ...]
-    generation_id: GenerationId
 
 
 @dataclass(slots=True, kw_only=True)
@@ -56,9 +45,12 @@ class ReplacementWrite:
     token: Token
     group_instance_id: GroupInstanceId
     member_id: MemberId
-    former: Former
+    former: Member
+    """A copy of the member before the replacement, for the case that the record is refused."""
+    generation_id: GenerationId
+    """The generation at the time of the request."""
     answer: JoinAnswer
-    """The generation at the time of the request; it may change before the answer leaves."""
+    """It names that generation, which may end before the answer leaves."""
 
     def stored(self, registry: Registry, ticket: Ticket) -> None:
         """Answer: a crash would keep the new id."""
@@ -80,7 +72,7 @@ class ReplacementWrite:
         """Restore the former id, unless a later generation knows the new one."""
         group = self.group
         present = group.static_members.get(self.group_instance_id) == self.member_id
-        unchanged = group.generation_id == self.former.generation_id
+        unchanged = group.generation_id == self.generation_id
         if registry.is_live(group) and present and unchanged:
             self._restore(registry)
         answer = JoinAnswer(
@@ -108,13 +100,7 @@ def replace_static_member(
     """Serve the JoinGroup of a new process with a known instance id."""
     member = group.members[group.static_members[instance]]
     member_id = registry.new_member_id(group, instance)
-    former = Former(
-        member_id=member.member_id,
-        session_timeout_ms=member.session_timeout_ms,
-        rebalance_timeout_ms=member.rebalance_timeout_ms,
-        protocols=member.protocols,
-        generation_id=group.generation_id,
-    )
+    former = copy(member)
     registry.observe(
         StaticMemberReplaced(
             group_id=group.group_id,
@@ -176,7 +162,7 @@ def _rebalance(
     )
 
 
-def _kept_answer(group: Group, member: Member, event: JoinGroup, former: Former) -> JoinAnswer:
+def _kept_answer(group: Group, member: Member, event: JoinGroup, former: Member) -> JoinAnswer:
     answer = joined_answer(group, member)
     if answer.leader_id != member.member_id:
         return answer
@@ -187,7 +173,7 @@ def _kept_answer(group: Group, member: Member, event: JoinGroup, former: Former)
 
 
 def _keep_generation(
-    registry: Registry, group: Group, member: Member, event: JoinGroup, former: Former
+    registry: Registry, group: Group, member: Member, event: JoinGroup, former: Member
 ) -> None:
     """Write the new id, and answer when it is durable. Other members notice nothing."""
     instance = member.group_instance_id
@@ -201,6 +187,7 @@ def _keep_generation(
         group_instance_id=instance,
         member_id=member.member_id,
         former=former,
+        generation_id=group.generation_id,
         answer=_kept_answer(group, member, event, former),
     )
     held = {m.member_id: m.assignment for m in group.members.values()}

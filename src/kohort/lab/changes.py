@@ -173,7 +173,7 @@ def check_change(deployment: Deployment, change: Change) -> None:
             f"--policy {change.policy} gives each member an instance id, and --set {INSTANCE}=none "
             "takes it away; give one of them"
         )
-    then = changed(deployment, change)
+    then = assumed(deployment, change.settings)
     behaviour, _ = behaviour_of(then, change)
     server_side = is_server_side(then, change)
     if behaviour.heartbeat_interval_ms >= behaviour.session_timeout_ms:
@@ -239,11 +239,6 @@ def _rounded(millis: float) -> int:
     return max(1_000, -(-round(millis) // step) * step)
 
 
-def changed(deployment: Deployment, change: Change) -> Deployment:
-    """The deployment with the settings of a change."""
-    return assumed(deployment, change.settings)
-
-
 def is_server_side(deployment: Deployment, change: Change) -> bool:
     """Whether the coordinator assigns (KIP-848)."""
     if change.policy:
@@ -278,7 +273,7 @@ def behaviour_of(deployment: Deployment, change: Change) -> tuple[Behaviour, boo
 
 def steps(deployment: Deployment, change: Change) -> list[tuple[str, str, str]]:
     """The settings to change: name, present value, new value."""
-    behaviour, static = behaviour_of(changed(deployment, change), change)
+    behaviour, static = behaviour_of(assumed(deployment, change.settings), change)
     server_side = is_server_side(deployment, change)
     new: dict[str, str] = {INSTANCE: EACH if static else "none"}
     new[STRATEGY] = SERVER_SIDE if server_side else behaviour.strategy

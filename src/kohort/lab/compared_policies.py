@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from kohort.lab.plan import Behaviour
 from kohort.model.errors import ConfigError
@@ -34,20 +34,6 @@ class ComparedPolicy:
     drains: bool = False
     drains_always: bool = False
     server_side: bool = False
-
-
-COMPARED_POLICIES: dict[str, ComparedPolicy] = {}
-
-
-def register(policy: ComparedPolicy) -> None:
-    """Let a policy take part in every scenario and in the table.
-
-    Raises:
-        ConfigError: the name is taken.
-    """
-    if policy.name in COMPARED_POLICIES:
-        raise ConfigError(f"policy {policy.name!r} is registered already")
-    COMPARED_POLICIES[policy.name] = policy
 
 
 def compared_policy(name: str) -> ComparedPolicy:
@@ -115,86 +101,76 @@ def _with_standbys(behaviour: Behaviour) -> Behaviour:
     return replace(_prepared(behaviour), standbys=1)
 
 
-_COOPERATIVE = "cooperative-sticky"
-_MINUTE_MS = 60_000
-_SERVER_HEARTBEAT_MS = 5_000
+_COOPERATIVE: Final = "cooperative-sticky"
+_MINUTE_MS: Final = 60_000
+_WAIT: Final[dict[str, Any]] = {"scheduled_rebalance_max_delay_ms": _MINUTE_MS}
+_SERVER_HEARTBEAT_MS: Final = 5_000
 """The default of ``group.consumer.heartbeat.interval.ms``."""
 
-register(strategy("range", "Eager, range"))
-register(strategy("roundrobin", "Eager, round robin"))
-register(strategy("sticky", "Eager, sticky"))
-register(strategy(_COOPERATIVE, "Design I: cooperative sticky"))
-register(
-    strategy(
-        _COOPERATIVE,
-        "Design II: a wait of 60 s",
-        name="wait-60s",
-        scheduled_rebalance_max_delay_ms=_MINUTE_MS,
-    )
-)
-register(
+_ALL: Final = (
+    strategy("range", "Eager, range"),
+    strategy("roundrobin", "Eager, round robin"),
+    strategy("sticky", "Eager, sticky"),
+    strategy(_COOPERATIVE, "Design I: cooperative sticky"),
+    strategy(_COOPERATIVE, "Design II: a wait of 60 s", name="wait-60s", **_WAIT),
     strategy(
         _COOPERATIVE,
         "Design II: a wait of 60 s, and drains",
         name="wait-60s-drains",
         drains=True,
-        scheduled_rebalance_max_delay_ms=_MINUTE_MS,
-    )
-)
-register(ComparedPolicy(name="wait-auto", title="Design II: automatic wait", adapt=_automatic))
-register(
+        **_WAIT,
+    ),
+    ComparedPolicy(name="wait-auto", title="Design II: automatic wait", adapt=_automatic),
     strategy(
         _COOPERATIVE,
         "Connect's rule: a wait of 60 s",
         name="connect-60s",
         connect_rule=True,
-        scheduled_rebalance_max_delay_ms=_MINUTE_MS,
-    )
-)
-register(
+        **_WAIT,
+    ),
     ComparedPolicy(
         name="kip-848",
         title="KIP-848 (modelled)",
         adapt=lambda behaviour: replace(behaviour, heartbeat_interval_ms=_SERVER_HEARTBEAT_MS),
         server_side=True,
-    )
-)
-register(
+    ),
     strategy(
         _COOPERATIVE,
         "Design III: one move a round, 5 s apart",
         name="paced",
         max_moves_per_round=1,
         moves_interval_ms=5_000,
-    )
-)
-register(
+    ),
     ComparedPolicy(
-        name="handover",
-        title="Warm handover, and drains",
-        adapt=_prepared,
-        drains_always=True,
-    )
-)
-register(
+        name="handover", title="Warm handover, and drains", adapt=_prepared, drains_always=True
+    ),
     ComparedPolicy(
         name="standby",
         title="Warm handover, drains, and a standby",
         adapt=_with_standbys,
         drains_always=True,
-    )
-)
-register(
+    ),
     strategy(
         _COOPERATIVE, "Static members, Design I", name="static-cooperative-sticky", static=True
-    )
-)
-register(
+    ),
     strategy(
         _COOPERATIVE,
         "Static members, Design II: a wait of 60 s",
         name="static-wait-60s",
         static=True,
-        scheduled_rebalance_max_delay_ms=_MINUTE_MS,
-    )
+        **_WAIT,
+    ),
 )
+
+COMPARED_POLICIES: dict[str, ComparedPolicy] = {policy.name: policy for policy in _ALL}
+
+
+def register(policy: ComparedPolicy) -> None:
+    """Let a policy take part in every scenario and in the table.
+
+    Raises:
+        ConfigError: the name is taken.
+    """
+    if policy.name in COMPARED_POLICIES:
+        raise ConfigError(f"policy {policy.name!r} is registered already")
+    COMPARED_POLICIES[policy.name] = policy

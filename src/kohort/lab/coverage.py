@@ -18,40 +18,17 @@ from kohort.model.group_state import GroupState
 from kohort.model.history_record import Recorded
 from kohort.model.wire_facts import GroupApi
 
-_ANSWERS: Final[tuple[tuple[GroupApi, tuple[ErrorCode, ...]], ...]] = (
-    (
-        GroupApi.JOIN_GROUP,
-        (
-            ErrorCode.MEMBER_ID_REQUIRED,
-            ErrorCode.UNKNOWN_MEMBER_ID,
-        ),
-    ),
-    (
-        GroupApi.SYNC_GROUP,
-        (
-            ErrorCode.REBALANCE_IN_PROGRESS,
-            ErrorCode.UNKNOWN_MEMBER_ID,
-            ErrorCode.ILLEGAL_GENERATION,
-            ErrorCode.NOT_COORDINATOR,
-        ),
-    ),
-    (
-        GroupApi.HEARTBEAT,
-        (
-            ErrorCode.REBALANCE_IN_PROGRESS,
-            ErrorCode.UNKNOWN_MEMBER_ID,
-            ErrorCode.ILLEGAL_GENERATION,
-        ),
-    ),
-    (
-        GroupApi.OFFSET_COMMIT,
-        (
-            ErrorCode.REBALANCE_IN_PROGRESS,
-            ErrorCode.UNKNOWN_MEMBER_ID,
-            ErrorCode.ILLEGAL_GENERATION,
-        ),
-    ),
+_STALE: Final = (
+    ErrorCode.REBALANCE_IN_PROGRESS,
+    ErrorCode.UNKNOWN_MEMBER_ID,
+    ErrorCode.ILLEGAL_GENERATION,
 )
+_ANSWERS: Final = {
+    GroupApi.JOIN_GROUP: (ErrorCode.MEMBER_ID_REQUIRED, ErrorCode.UNKNOWN_MEMBER_ID),
+    GroupApi.SYNC_GROUP: (*_STALE, ErrorCode.NOT_COORDINATOR),
+    GroupApi.HEARTBEAT: _STALE,
+    GroupApi.OFFSET_COMMIT: _STALE,
+}
 
 _KINDS: Final[tuple[type[Any], ...]] = (
     facts.GroupEmptied,
@@ -88,7 +65,7 @@ def _marks() -> dict[type[Any], list[tuple[str, Sees]]]:
         _has(previous_state=GroupState.COMPLETING_REBALANCE),
     )
     mark("a handed-out id was left behind", facts.MemberLeft, _has(pending=True))
-    for api, errors in _ANSWERS:
+    for api, errors in _ANSWERS.items():
         for error in errors:
             name = f"answer: {api} {error.name}"
             mark(name, wire_facts.AnswerSent, _has(api=api, error=error))

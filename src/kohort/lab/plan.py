@@ -7,7 +7,7 @@ a report needs only the plan to be replayed. Must not know: worlds, random plans
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, TypeVar
 
 from kohort.lab.actions import Action, action_from_json, action_to_json
@@ -238,19 +238,10 @@ class Plan:
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
-        values: dict[str, Any] = {}
-        for spec in fields(self):
-            value = getattr(self, spec.name)
-            if spec.name == "actions":
-                value = [action_to_json(action) for action in value]
-            elif spec.name in ("topics", "pods"):
-                value = [asdict(each) for each in value]
-            elif spec.name in ("network", "disk"):
-                value = asdict(value)
-            elif spec.name == "coordinator":
-                value = dict(value)
-            values[spec.name] = value
-        return values
+        return asdict(self) | {
+            "actions": [action_to_json(action) for action in self.actions],
+            "coordinator": dict(self.coordinator),
+        }
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Plan:

@@ -28,8 +28,8 @@ from kohort.lab.changes import (
     HEARTBEAT,
     IN_FORCE,
     Change,
+    assumed,
     behaviour_of,
-    changed,
     is_server_side,
 )
 from kohort.lab.plan import Behaviour, NetworkPlan, Plan, PodPlan, TopicPlan
@@ -116,7 +116,7 @@ def do(job: Job) -> tuple[Job, Metrics]:
 def measured_run(job: Job) -> Measured:
     """Do one run; its metrics, and the owners of its partitions."""
     plan, begin_ms, server_side = plan_of(job)
-    deployment = changed(job.deployment, job.change)
+    deployment = assumed(job.deployment, job.change.settings)
     costs = Costs(
         flush_ms=round(deployment.number("flush.ms")),
         flush_each_ms=round(deployment.number("flush.each.ms")),
@@ -136,7 +136,7 @@ def measured_run(job: Job) -> Measured:
 def plan_of(job: Job) -> tuple[Plan, int, bool]:
     """The world of a run; the instant from which on it is measured; whether KIP-848 is modelled."""
     random = Random(f"{job.seed}/{job.deployment.group}")
-    deployment = changed(job.deployment, job.change)
+    deployment = assumed(job.deployment, job.change.settings)
     behaviour, static = behaviour_of(deployment, job.change)
     begin_ms = 0 if deployment.begins else _settled_ms(deployment) + random.randrange(3_000)
     names = {pod: f"pod-{n}" for n, pod in enumerate((*deployment.pods, *deployment.later))}
