@@ -13,6 +13,7 @@ from random import Random
 
 import google_crc32c
 from tests.embedded.java_connect import encoded, values
+from tests.storage.disks import content, cut, damage
 from tests.stored_records import iterate_records
 from tests.wire.oracles import messages
 from tests.wire.samples import Sampler
@@ -243,11 +244,11 @@ def journal(data: bytes) -> bool:
         file.pwrite([data[1:]], 0)
     else:
         for path, position, mask in _edits(data[1:], names):
-            size = len(files.content(path))
+            size = len(content(files, path))
             if mask == 0:
-                files.cut(path, position % (size + 1))
+                cut(files, path, position % (size + 1))
             elif size:
-                files.damage(path, position % size, mask)
+                damage(files, path, position % size, mask)
     files.kill()
     first = _opened(files, restarted=bool(data[0] & 2))
     files.kill()
@@ -358,7 +359,7 @@ def _answers(rng: Random) -> list[bytes]:
 
 
 def _stored_pairs(rng: Random) -> list[bytes]:
-    stored = list(iterate_records(_log_of_offsets().content(SEGMENT)))
+    stored = list(iterate_records(content(_log_of_offsets(), SEGMENT)))
     pairs = [(record.key or b"", record.value or b"") for record in stored]
     return [bytes([len(key)]) + key + value for key, value in pairs]
 
@@ -386,9 +387,9 @@ def _records(rng: Random) -> list[bytes]:
 
 
 def _disks(rng: Random) -> list[bytes]:
-    content = _log_of_offsets().content(SEGMENT)
+    stored = content(_log_of_offsets(), SEGMENT)
     edits = [bytes([mode]) + rng.randbytes(4 * n) for mode in (0, 2) for n in range(4)]
-    return [b"\x01" + content, b"\x03" + content, b"\x01" + content[:-7], *edits]
+    return [b"\x01" + stored, b"\x03" + stored, b"\x01" + stored[:-7], *edits]
 
 
 def _sample(cls: type, version: int) -> object:

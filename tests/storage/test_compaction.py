@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.examples import examples
+from tests.storage.disks import content, damage
 from tests.stored_records import iterate_records
 
 from kohort.storage import compaction
@@ -111,7 +112,7 @@ def test_superseded_records_are_removed_from_inside_batches(
     log = open_log(files)
     append(log, (b"a", b"1"), (b"b", b"2"), (b"c", b"3"), codec=codec)
     append(log, (b"b", b"4"), codec=codec)
-    log.roll()
+    log._roll()
     compact(log)
     assert stored(log) == [(0, b"a", b"1"), (2, b"c", b"3"), (3, b"b", b"4")]
     assert log.read(1, 1_000)[:8] == bytes(8)
@@ -121,11 +122,11 @@ def test_old_tombstones_are_removed(files: UnsyncedLossFiles) -> None:
     log = open_log(files)
     append(log, (b"a", b"1"), (b"b", b"2"))
     append(log, (b"a", None))
-    log.roll()
+    log._roll()
     compact(log, NOW + DAY)
     assert stored(log) == [(1, b"b", b"2"), (2, b"a", None)]
     append(log, (b"c", b"3"))
-    log.roll()
+    log._roll()
     compact(log, NOW + DAY + 1)
     assert stored(log) == [(1, b"b", b"2"), (3, b"c", b"3")]
 
@@ -144,7 +145,7 @@ def test_compaction_waits_for_enough_new_data(files: UnsyncedLossFiles) -> None:
         append(log, (b"k%d" % i, b"v" * 50))
     compact(log)
     append(log, (b"k1", b"v" * 50))
-    log.roll()
+    log._roll()
     log.flush()
     assert log.begin_compaction(NOW) is None
     for i in range(20):
@@ -168,7 +169,7 @@ def test_more_keys_than_the_limit_take_several_compactions(
     log = open_log(files)
     for i in range(60):
         append(log, (b"k%d" % (i % 12), b"v" * 40))
-    log.roll()
+    log._roll()
     log.flush()
     before = stored(log)
     turns = 0
@@ -223,7 +224,7 @@ def test_compaction_does_not_copy_a_damaged_batch(files: UnsyncedLossFiles) -> N
         append(log, (b"k%d" % (i % 20), b"v" * 50))
     log.flush()
     first = log.segments.first
-    files.damage(first.path, first.size - 5)
+    damage(files, first.path, first.size - 5)
     before = stored_bytes(files)
     job = log.begin_compaction(NOW)
     assert job is not None
@@ -235,7 +236,7 @@ def test_compaction_does_not_copy_a_damaged_batch(files: UnsyncedLossFiles) -> N
 
 def stored_bytes(files: UnsyncedLossFiles) -> dict[str, bytes]:
     names = [name for name in files.list_directory(DIRECTORY) if name.endswith(".log")]
-    return {name: files.content(f"{DIRECTORY}/{name}") for name in names}
+    return {name: content(files, f"{DIRECTORY}/{name}") for name in names}
 
 
 def test_deleting_a_log_ends_its_compaction(files: UnsyncedLossFiles) -> None:

@@ -9,6 +9,7 @@ from functools import partial
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.storage.disks import content
 from tests.stored_records import iterate_records
 
 from kohort.model.errors import ErrorCode
@@ -93,12 +94,12 @@ def test_offsets_count_records(log: PartitionLog) -> None:
 
 def test_a_refused_batch_leaves_no_trace(files: UnsyncedLossFiles, log: PartitionLog) -> None:
     log.append(batch(b"a"), NOW)
-    before = files.content(f"{DIRECTORY}/{0:020d}.log")
+    before = content(files, f"{DIRECTORY}/{0:020d}.log")
     bad = bytearray(batch(b"b"))
     bad[-1] ^= 1
     assert refusal(lambda: log.append(bad, NOW)) is ErrorCode.CORRUPT_MESSAGE
     assert log.log_end_offset == 1
-    assert files.content(f"{DIRECTORY}/{0:020d}.log") == before
+    assert content(files, f"{DIRECTORY}/{0:020d}.log") == before
 
 
 def test_a_batch_larger_than_a_segment_is_refused(log: PartitionLog) -> None:
@@ -358,10 +359,10 @@ def test_segments_are_preallocated_and_cut_when_sealed(files: UnsyncedLossFiles)
     for _ in range(3):
         log.append(one, NOW)
     path = f"{DIRECTORY}/{0:020d}.log"
-    assert len(files.content(path)) == 1_000
+    assert len(content(files, path)) == 1_000
     assert len(read_all(log)) == 3
     log.close()
-    assert len(files.content(path)) == 3 * len(one)
+    assert len(content(files, path)) == 3 * len(one)
 
 
 # Retention

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from tests.storage.disks import content, cut, damage
 from tests.stored_records import iterate_records
 
 from kohort.storage.errors import CorruptLog
@@ -76,7 +77,7 @@ def test_a_torn_tail_is_cut_with_a_message(left: int) -> None:
     disk = Disk()
     disk.append(3)
     disk.kill()
-    disk.cut(FIRST, 2 * SIZE + left)
+    cut(disk, FIRST, 2 * SIZE + left)
     disk.reopen()
     assert disk.offsets() == [0, 1]
     (message,) = disk.messages
@@ -94,19 +95,19 @@ def test_damage_before_sound_batches_is_refused_with_the_position(byte: int) -> 
     disk = Disk()
     disk.append(4)
     disk.kill()
-    disk.damage(FIRST, SIZE + byte, 0x80)
-    before = disk.content(FIRST)
+    damage(disk, FIRST, SIZE + byte, 0x80)
+    before = content(disk, FIRST)
     with pytest.raises(CorruptLog, match=f"{FIRST}: damaged at position {SIZE} ") as error:
         disk.reopen()
     assert f"sound records follow in position {2 * SIZE}" in str(error.value)
-    assert disk.content(FIRST) == before
+    assert content(disk, FIRST) == before
 
 
 def test_damage_in_the_last_batch_counts_as_torn() -> None:
     disk = Disk()
     disk.append(3)
     disk.kill()
-    disk.damage(FIRST, 3 * SIZE - 1)
+    damage(disk, FIRST, 3 * SIZE - 1)
     disk.reopen()
     assert disk.offsets() == [0, 1]
 
@@ -115,7 +116,7 @@ def test_unsynced_damage_after_a_power_cut_is_cut() -> None:
     disk = Disk()
     disk.append(4)
     disk.kill()
-    disk.damage(FIRST, SIZE + 30)
+    damage(disk, FIRST, SIZE + 30)
     disk.reopen(machine_restarted=True)
     assert disk.offsets() == [0]
     assert f"cut {3 * SIZE} bytes" in disk.messages[0]
@@ -129,7 +130,7 @@ def test_damage_to_synced_data_is_refused_also_after_a_power_cut() -> None:
     disk.kill()
     # Without a matching index file the segment is read.
     disk.remove(f"{DIRECTORY}/{0:020d}.sparse")
-    disk.damage(FIRST, SIZE + 30)
+    damage(disk, FIRST, SIZE + 30)
     with pytest.raises(CorruptLog, match="records up to 3 were on the disk whole"):
         disk.reopen(machine_restarted=True)
 
@@ -139,7 +140,7 @@ def test_damage_in_a_sealed_segment_is_refused() -> None:
     disk.append(30)
     disk.kill()
     assert len(disk.log.segments) == 4
-    disk.damage(FIRST, 2 * SIZE + 30)
+    damage(disk, FIRST, 2 * SIZE + 30)
     with pytest.raises(CorruptLog, match=f"{FIRST}: damaged at position {2 * SIZE}"):
         disk.reopen()
 
@@ -148,7 +149,7 @@ def test_the_last_batch_of_a_sealed_segment_counts_as_damaged_and_not_as_torn() 
     disk = Disk()
     disk.append(30)
     disk.kill()
-    disk.cut(FIRST, len(disk.content(FIRST)) - 1)
+    cut(disk, FIRST, len(content(disk, FIRST)) - 1)
     with pytest.raises(CorruptLog, match="sound records follow in a later segment"):
         disk.reopen()
 
@@ -168,7 +169,7 @@ def test_missing_synced_records_at_the_end_are_refused() -> None:
     disk = Disk()
     disk.append(5)
     disk.log.close()
-    disk.cut(FIRST, 3 * SIZE)
+    cut(disk, FIRST, 3 * SIZE)
     with pytest.raises(CorruptLog, match="up to offset 5 were on the disk, and the log ends at 3"):
         disk.reopen(machine_restarted=True)
 
@@ -222,8 +223,8 @@ def test_after_a_clean_close_no_batch_is_read() -> None:
     assert disk.offsets() == list(range(30))
 
 
-@pytest.mark.parametrize("damage", ["snapshot", "index", "both"])
-def test_damaged_index_and_snapshot_files_are_made_again(damage: str) -> None:
+@pytest.mark.parametrize("damaged", ["snapshot", "index", "both"])
+def test_damaged_index_and_snapshot_files_are_made_again(damaged: str) -> None:
     disk = Disk()
     disk.append(30)
     disk.log.append(batch(sequence=0), NOW)
@@ -234,8 +235,8 @@ def test_damaged_index_and_snapshot_files_are_made_again(damage: str) -> None:
             "index": (".sparse",),
             "both": (".snapshot", ".sparse"),
         }
-        if name.endswith(kinds[damage]):
-            disk.damage(f"{DIRECTORY}/{name}", 12)
+        if name.endswith(kinds[damaged]):
+            damage(disk, f"{DIRECTORY}/{name}", 12)
     disk.reopen()
     assert disk.offsets() == list(range(31))
     again = disk.log.append(batch(sequence=0), NOW)
@@ -250,11 +251,11 @@ def test_preallocated_zeros_are_cut_without_a_report() -> None:
     disk = Disk(replace(SMALL, preallocate_bytes=1_024))
     disk.append(2)
     disk.kill()
-    assert len(disk.content(FIRST)) == 1_024
+    assert len(content(disk, FIRST)) == 1_024
     disk.reopen()
     assert disk.offsets() == [0, 1]
     assert disk.messages == []
-    assert len(disk.content(FIRST)) == 2 * SIZE
+    assert len(content(disk, FIRST)) == 2 * SIZE
 
 
 def test_files_of_unfinished_work_are_removed() -> None:
@@ -273,10 +274,10 @@ def test_recovering_twice_gives_the_same() -> None:
     disk = Disk()
     disk.append(20)
     disk.kill()
-    disk.cut(disk.log.segments.active.path, 3 * SIZE + 5)
+    cut(disk, disk.log.segments.active.path, 3 * SIZE + 5)
     disk.reopen()
-    once = {name: disk.content(f"{DIRECTORY}/{name}") for name in disk.list_directory(DIRECTORY)}
+    once = {name: content(disk, f"{DIRECTORY}/{name}") for name in disk.list_directory(DIRECTORY)}
     disk.kill()
     disk.reopen()
-    twice = {name: disk.content(f"{DIRECTORY}/{name}") for name in disk.list_directory(DIRECTORY)}
+    twice = {name: content(disk, f"{DIRECTORY}/{name}") for name in disk.list_directory(DIRECTORY)}
     assert once == twice

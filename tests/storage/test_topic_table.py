@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 
 import pytest
+from tests.storage.disks import content
 from tests.storage.test_log_dir import NOW, append, lose_everything_unsynced, open_dir, topic
 from tests.stored_records import iterate_records
 
@@ -32,7 +33,7 @@ def test_topics_of_an_older_directory_get_ids_once(files: UnsyncedLossFiles) -> 
     log_dir.create_topic(topic("users"))
     append(log_dir, "orders")
     log_dir.close()
-    stored = json.loads(files.content("/data/topics.json"))
+    stored = json.loads(content(files, "/data/topics.json"))
     del stored["topics"][0]["topic_id"]
     write_file(files, "/data/topics.json", json.dumps(stored).encode())
     made = iter([b"A" * 16, b"B" * 16])
@@ -53,7 +54,7 @@ def test_replicas_survive_a_power_cut_and_older_topics_have_one(files: UnsyncedL
     log_dir.create_topic(replace(topic("chosen", 2), replicas=((2, 3), (3, 1))))
     log_dir.create_partitions("chosen", 3, ((2, 3), (3, 1), (1, 2)))
     log_dir.create_topic(topic("old"))
-    stored = json.loads(files.content("/data/topics.json"))
+    stored = json.loads(content(files, "/data/topics.json"))
     del next(entry for entry in stored["topics"] if entry["name"] == "old")["replication_factor"]
     write_file(files, "/data/topics.json", json.dumps(stored).encode())
     files.sync_directory("/data")
@@ -68,7 +69,7 @@ def test_replicas_of_another_number_of_partitions_are_damage(files: UnsyncedLoss
     log_dir = open_dir(files)
     log_dir.create_topic(replace(topic("t", 2), replicas=((1,), (2,))))
     log_dir.close()
-    stored = json.loads(files.content("/data/topics.json"))
+    stored = json.loads(content(files, "/data/topics.json"))
     stored["topics"][0]["replicas"].pop()
     write_file(files, "/data/topics.json", json.dumps(stored).encode())
     with pytest.raises(CorruptLog, match=r"topics\.json is damaged"):
@@ -80,11 +81,21 @@ def test_an_invalid_topic_id_is_damage(files: UnsyncedLossFiles, wrong: object) 
     log_dir = open_dir(files)
     log_dir.create_topic(topic("orders"))
     log_dir.close()
-    stored = json.loads(files.content("/data/topics.json"))
+    stored = json.loads(content(files, "/data/topics.json"))
     stored["topics"][0]["topic_id"] = wrong
     write_file(files, "/data/topics.json", json.dumps(stored).encode())
     with pytest.raises(CorruptLog, match=r"topics\.json is damaged"):
         open_dir(files)
+
+
+def test_producer_ids_come_in_blocks(files: UnsyncedLossFiles) -> None:
+    log_dir = open_dir(files)
+    files.synced.clear()
+    ids = [log_dir.producer_ids.allocate() for _ in range(1_000)]
+    assert ids == list(range(1_000))
+    assert len(files.synced) == 2
+    log_dir.producer_ids.allocate()
+    assert len(files.synced) == 4
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b'{"next": null}', b"[]"])

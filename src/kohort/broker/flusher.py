@@ -60,17 +60,13 @@ class Flusher:
         if durable:
             self._loop.call_soon(waiter, None)
         else:
-            self._schedule()
-
-    def expect(self) -> None:
-        """An append is held back for the next round: see that there is one."""
-        self._schedule()
+            self.schedule()
 
     def appended(self, log: PartitionLog, now: Instant) -> None:
         """A log was appended to and nobody waits: its intervals run, sealed segments are synced."""
         self._commits.appended(log)
         if log.needs_flush:
-            self._schedule()
+            self.schedule()
         if log.config.flush_ms != FOREVER and self._interval not in self._chores:
             self._chores.arm(self._interval, after(now, Millis(log.config.flush_ms)))
 
@@ -86,9 +82,10 @@ class Flusher:
             await asyncio.sleep(0)
 
     def _interval(self, now: Instant) -> None:
-        self._schedule()
+        self.schedule()
 
-    def _schedule(self) -> None:
+    def schedule(self) -> None:
+        """See that there is a next round, for appends that were made or are held back."""
         # The round leaves when the present turn of the loop is over, so that everything that came
         # in with one poll of the sockets shares a sync.
         if not self._scheduled and self._under_way is None:
@@ -116,7 +113,7 @@ class Flusher:
         self._tell(done)
         self._plan_interval()
         # Appends during this round may wait for the next one, or be due.
-        self._schedule()
+        self.schedule()
 
     def _plan_interval(self) -> None:
         due = self._commits.next_due_ms()

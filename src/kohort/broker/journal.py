@@ -75,7 +75,7 @@ class Journal:
         The outcome is reported later, never during this call.
         """
         if not self._waiting:
-            self._flusher.expect()
+            self._flusher.schedule()
         self._waiting.append(write)
 
     def _append_waiting(self) -> None:

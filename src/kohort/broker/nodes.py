@@ -161,19 +161,10 @@ def advertised_addresses(wanted: Sequence[Address], count: int) -> list[Address]
             f"{len(wanted)} advertised addresses for {count} nodes: expected {count}, or one "
             "address, from which the other nodes take the next ports"
         )
-    twice = _first_twice(wanted)
+    twice = next((each for at, each in enumerate(wanted) if each in wanted[:at]), None)
     if twice is not None:
         raise ConfigError(
             f"{twice} is advertised for two nodes: clients could not tell them apart; give each "
             "node an address of its own"
         )
     return list(wanted)
-
-
-def _first_twice(addresses: Iterable[Address]) -> Address | None:
-    seen: set[Address] = set()
-    for address in addresses:
-        if address in seen:
-            return address
-        seen.add(address)
-    return None

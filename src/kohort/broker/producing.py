@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 
 from kohort.broker.flusher import Flusher
 from kohort.broker.state import BrokerState
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import TopicPartition
 from kohort.model.instants import Instant
-from kohort.storage.append_rules import AppendResult
 from kohort.storage.errors import RefusedTopic, StorageError
-from kohort.storage.partition_log import PartitionLog
 from kohort.wire.messages.k00_produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -89,31 +88,12 @@ class Producing:
         row.log_append_time_ms = result.log_append_time_ms
         row.log_start_offset = log.log_start_offset
         if not result.duplicate:
-            self._tell(partition, log, len(records), now)
+            if not log.config.sync_before_answer:
+                self._appended(partition, len(records))
+            self._flusher.appended(log, now)
         if result.wait_for_sync:
-            self._wait(partition, log, result, row, pending)
-
-    def _tell(self, partition: TopicPartition, log: PartitionLog, size: int, now: Instant) -> None:
-        if not log.config.sync_before_answer:
-            self._appended(partition, size)
-        self._flusher.appended(log, now)
-
-    def _wait(
-        self,
-        partition: TopicPartition,
-        log: PartitionLog,
-        result: AppendResult,
-        row: PartitionProduceResponse,
-        pending: _Pending,
-    ) -> None:
-        pending.missing += 1
-
-        def on_disk(failure: StorageError | None) -> None:
-            if failure is not None:
-                _refuse(partition, row, failure)
-            pending.finish()
-
-        self._flusher.wait(log, result.last_offset, on_disk)
+            pending.missing += 1
+            self._flusher.wait(log, result.last_offset, partial(_synced, partition, row, pending))
 
 
 class _Pending:
@@ -132,6 +112,17 @@ class _Pending:
         self.missing -= 1
         if not self.missing:
             self.answer(self.response)
+
+
+def _synced(
+    partition: TopicPartition,
+    row: PartitionProduceResponse,
+    pending: _Pending,
+    failure: StorageError | None,
+) -> None:
+    if failure is not None:
+        _refuse(partition, row, failure)
+    pending.finish()
 
 
 def _refuse(

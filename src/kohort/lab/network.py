@@ -54,17 +54,15 @@ class Line:
         "dead",
         "down",
         "local",
-        "number",
         "port",
         "server_life",
         "up",
     )
 
     def __init__(
-        self, number: int, local: ConnectionId, client: Pod, port: int, server_life: int
+        self, conn: ConnectionId, local: ConnectionId, client: Pod, port: int, server_life: int
     ) -> None:
-        self.number = number
-        self.conn = ConnectionId(number)
+        self.conn = conn
         """The id at the broker."""
         self.local = local
         """The id at the client."""
@@ -102,16 +100,16 @@ class Network:
         self._scheduler = scheduler
         self._random = random
         self._server = server
-        self._lines: dict[int, Line] = {}
+        self._lines: dict[ConnectionId, Line] = {}
         self._next = 1
 
     # -- connections ------------------------------------------------------------------------------
 
     def connect(self, client: Pod, local: ConnectionId, port: int) -> Line:
         """Open a connection to a port; the client learns the outcome, or nothing at all."""
-        line = Line(self._next, local, client, port, self._server.process.life)
+        line = Line(ConnectionId(self._next), local, client, port, self._server.process.life)
         self._next += 1
-        self._lines[line.number] = line
+        self._lines[line.conn] = line
         arrival = self._scheduler.now + self._delay()
         self._scheduler.at(arrival, self._server.process, self._syn, line)
         if not self._listens(line):
@@ -246,7 +244,7 @@ class Network:
 
     def _syn(self, line: Line) -> None:
         if line.dead or not line.at_client:
-            self._lines.pop(line.number, None)
+            self._lines.pop(line.conn, None)
             return
         if not self._listens(line) or not line.client.speaks:
             return  # refused, or the client gives up by itself
@@ -324,8 +322,8 @@ class Network:
 
     def _drop_if_gone(self, line: Line) -> None:
         if not line.at_client and (not line.at_server or line.dead):
-            self._lines.pop(line.number, None)
+            self._lines.pop(line.conn, None)
 
     def _note(self, line: Line, data: bytes) -> None:
-        stamp = b"%d %d " % (self._scheduler.now, line.number)
+        stamp = b"%d %d " % (self._scheduler.now, line.conn)
         self.digest = crc32(data, crc32(stamp, self.digest))

@@ -245,8 +245,6 @@ class CoordinatorBooted(WireFact):
     records: int
     """Records that were read."""
 
-    truncated_bytes: int = 0
-    """Bytes that were cut off at the torn end of the log."""
     settings: tuple[tuple[str, int], ...] = ()
     """Settings that limit groups, with Kafka's names."""
 

@@ -82,10 +82,8 @@ class ConnectAssigner(OpenAssigner):
 
     Args:
         configuration: the connectors, as this process has read them; it must not raise.
-        resolution: waits and limits of moves; the default is Design I.
-        say: takes a sentence about a wait or a move, for the log of the leader's process.
-        warn: takes a sentence about a fault, of a worker's bytes or of the record's size.
-        most_record_bytes: the broker's limit for the group's record; 0 for no check.
+
+    The other arguments are those of `ConsumerAssigner`.
     """
 
     words = WORDS

@@ -110,9 +110,8 @@ class ResourceAssigner(OpenAssigner):
             assignment. With weights the load is balanced, and not the number.
         policy: the application's; None balances, and moves as few resources as possible.
         resolution: waits and limits of moves; a policy of the application has none.
-        say: takes a sentence about a wait or a move, for the log of the leader's process.
-        warn: takes a sentence about a fault, of the application or of a member's bytes.
-        most_record_bytes: the broker's limit for the group's record; 0 for no check.
+
+    The other arguments are those of `ConsumerAssigner`.
     """
 
     words = WORDS

@@ -102,24 +102,6 @@ class UnsyncedLossFiles:
         self._life += 1
         self._last_write = None
 
-    # Damage
-
-    def damage(self, path: str, position: int, mask: int = 0x01) -> None:
-        """Flip bits of a byte, durably."""
-        inode = self._inode(path)
-        inode.data[position] ^= mask
-        _settle(inode)
-
-    def cut(self, path: str, size: int) -> None:
-        """Shorten a file, durably."""
-        inode = self._inode(path)
-        del inode.data[size:]
-        _settle(inode)
-
-    def content(self, path: str) -> bytes:
-        """The bytes of a file."""
-        return bytes(self._inode(path).data)
-
     def synced_content(self, path: str) -> bytes:
         """The bytes of a file that survive every power cut; none if its name would not survive."""
         node: _Inode | _Directory | None = self._root

@@ -250,13 +250,6 @@ class PartitionLog:
         self._durability.sealed(sealed)
         return segment
 
-    def roll(self) -> None:
-        """Begin a new segment, unless the active one is empty."""
-        self._check_usable()
-        if self.segments.active.size:
-            with disk(f"{self.name}: cannot begin a segment"):
-                self._roll()
-
     # Durability
 
     @property

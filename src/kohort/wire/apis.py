@@ -49,11 +49,6 @@ class Api(NamedTuple):
         )
 
     @property
-    def module(self) -> str:
-        """The module that declares the two messages."""
-        return _module(self.key, self.name)
-
-    @property
     def request(self) -> type:
         """The class of the request."""
         return _load(self.key, self.name, "Request")

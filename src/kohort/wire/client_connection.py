@@ -119,7 +119,8 @@ class ClientConnection:
         self._output: list[bytes] = []
         self._versions: dict[int, VersionRange] | None = None
         self._routes: dict[type, _Route] = {}
-        self._correlation_id = 0
+        self.correlation_id = 0
+        """The correlation id of the last request that was handed to ``send``."""
         self._make_login = login
         self._login: Login | None = None
         """The login that is under way."""
@@ -127,11 +128,6 @@ class ClientConnection:
         """Whether the broker's versions are known and no login is under way."""
         self.session_lifetime_ms = 0
         """How long the broker accepts the last login; 0 if for ever (KIP-368)."""
-
-    @property
-    def correlation_id(self) -> int:
-        """The correlation id of the last request that was handed to ``send``."""
-        return self._correlation_id
 
     @property
     def unanswered(self) -> int:
@@ -224,8 +220,8 @@ class ClientConnection:
         return left
 
     def _next_correlation_id(self) -> int:
-        self._correlation_id = self._correlation_id % _MAX_CORRELATION_ID + 1
-        return self._correlation_id
+        self.correlation_id = self.correlation_id % _MAX_CORRELATION_ID + 1
+        return self.correlation_id
 
     def _ask_versions(self, version: int) -> bytes:
         correlation_id = self._next_correlation_id()

@@ -108,10 +108,11 @@ class ServerConnection:
 
     Attributes:
         is_idle: No request is unanswered, no frame has arrived in part, and nothing closed it.
+        closed: Why the connection must be closed; empty while it may stay open. An answer can cause
+            that, when too many bytes wait for an earlier answer.
     """
 
     __slots__ = (
-        "_closed",
         "_held",
         "_held_bytes",
         "_in_part",
@@ -121,6 +122,7 @@ class ServerConnection:
         "_routes",
         "_serves_versions",
         "_splitter",
+        "closed",
         "host",
         "id",
         "is_idle",
@@ -149,7 +151,7 @@ class ServerConnection:
         self._pending: dict[int, _Slot] = {}
         self._held: dict[int, bytes] = {}
         self._held_bytes = 0
-        self._closed = ""
+        self.closed = ""
 
     @property
     def unanswered(self) -> int:
@@ -157,17 +159,9 @@ class ServerConnection:
         return len(self._pending)
 
     @property
-    def closed(self) -> str:
-        """Why the connection must be closed; empty while it may stay open.
-
-        An answer can cause that, when too many bytes wait for an earlier answer.
-        """
-        return self._closed
-
-    @property
     def wants_data(self) -> bool:
         """False while the client has so many unanswered requests that the shell should not read."""
-        return len(self._pending) < self._limits.pause_at and not self._closed
+        return len(self._pending) < self._limits.pause_at and not self.closed
 
     @property
     def unfinished(self) -> tuple[int, int]:
@@ -189,8 +183,8 @@ class ServerConnection:
             ProtocolError: The bytes break the protocol or a limit, or the API is not served.
                 The connection must be closed; requests of the same call are not handed out.
         """
-        if self._closed:
-            raise ProtocolError(self._closed)
+        if self.closed:
+            raise ProtocolError(self.closed)
         frames = self._splitter.feed(data)
         self._in_part = self._splitter.buffered > 0
         if not frames:
@@ -294,7 +288,7 @@ class ServerConnection:
         Answers that come later are dropped.
         """
         left = [Token(token) for token in self._pending if token not in self._held]
-        self._closed = self._closed or reason
+        self.closed = self.closed or reason
         self.is_idle = False
         self._pending.clear()
         self._held.clear()
@@ -322,7 +316,7 @@ class ServerConnection:
         return (None, correlation_id), header, ApiVersionsRequest()
 
     def _not_waiting(self, token: Token) -> bytes:
-        if self._closed:
+        if self.closed:
             return b""
         raise InvariantViolation(
             f"token {token} waits for no answer: it was answered, or never given"
