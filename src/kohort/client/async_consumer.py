@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable, Collection, Iterable
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial, wraps
 from time import monotonic_ns
 from typing import (
@@ -202,7 +203,7 @@ class AsyncConsumer(AsyncPositions, Generic[K, V]):
         """
         arguments.whole(max_records, "max_records", arguments.MAX_INT32, 1)
         wait = arguments.seconds(timeout)
-        with _Polling(self):
+        with self._polling():
             filled = await self._fill(max_records, wait, columns=True)
             return self._inner._hand_out_columns(max_records) if filled else None
 
@@ -213,7 +214,7 @@ class AsyncConsumer(AsyncPositions, Generic[K, V]):
         arguments.whole(max_records, "max_records", arguments.MAX_INT32, 1)
         wait = arguments.seconds(max_wait, "max_wait")
         while not self.drained:
-            with _Polling(self):
+            with self._polling():
                 if not await self._fill(max_records, _LOOK_S):
                     continue
                 if not await self._gather(max_records, wait):
@@ -237,7 +238,7 @@ class AsyncConsumer(AsyncPositions, Generic[K, V]):
         return bool(loop.buffer) and not self._due and monotonic_ns() < loop.look_at_ns
 
     async def _take(self, most: int, limit: int, timeout: float) -> list[Record[K, V]]:
-        with _Polling(self):
+        with self._polling():
             return self._inner.finish(most) if await self._fill(limit, timeout) else []
 
     async def _fill(self, limit: int, timeout: float, *, columns: bool = False) -> bool:
@@ -397,6 +398,18 @@ class AsyncConsumer(AsyncPositions, Generic[K, V]):
                 )
             )
 
+    @contextmanager
+    def _polling(self) -> Iterator[None]:
+        """Let one task poll at a time."""
+        self.check_loop()
+        if self._polled:
+            raise WrongUse("another task polls this consumer, or its listener does: one at a time")
+        self._polled = True
+        try:
+            yield
+        finally:
+            self._polled = False
+
     def _start(self) -> None:
         """Begin to watch for records, on the running event loop."""
         if not (self.side.watches or self._inner._closed):
@@ -406,19 +419,3 @@ class AsyncConsumer(AsyncPositions, Generic[K, V]):
     def _check_not_listener(self) -> None:
         if self._work.runs_caller():
             self._loop.check_outside_callback()
-
-
-class _Polling:
-    """Lets one task poll at a time."""
-
-    def __init__(self, consumer: AsyncConsumer[Any, Any]) -> None:
-        self._consumer = consumer
-
-    def __enter__(self) -> None:
-        self._consumer.check_loop()
-        if self._consumer._polled:
-            raise WrongUse("another task polls this consumer, or its listener does: one at a time")
-        self._consumer._polled = True
-
-    def __exit__(self, *_raised: object) -> None:
-        self._consumer._polled = False

@@ -128,10 +128,12 @@ class CommitRequests:
             self._settle(commit, codes, pending.sent_at or now)
         elif not commit.offsets:
             self._answer(commit.request_id)
-        elif self._worth_repeating(commit, refusal):
-            self._repeat(commit, now)
-        else:
+        elif not self._worth_repeating(commit, refusal):
             self._refuse(commit, refusal)
+        elif self._member.state in _ON_ITS_WAY:
+            self._hold(commit)
+        else:
+            self._router.again(pending, self._router.soon(now))
 
     def joined(self, now: Instant) -> None:
         """Send the commits that waited for the new generation."""
@@ -228,12 +230,6 @@ class CommitRequests:
         if member.state in _ON_ITS_WAY:
             return True
         return refusal in _MEMBERSHIP_ENDED and member.generation_id > commit.generation_id
-
-    def _repeat(self, commit: _Commit, now: Instant) -> None:
-        if self._member.state in _ON_ITS_WAY:
-            self._hold(commit)
-        else:
-            self._router.again(commit.pending, self._router.soon(now))
 
     def _refuse(self, commit: _Commit, refusal: ErrorCode) -> None:
         if commit.as_member:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import wraps
+from inspect import signature
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from confluent_kafka import Message
@@ -48,6 +49,9 @@ def _blocks(
     def call(consumer: S, /, *args: P.args, **more: P.kwargs) -> T:
         return consumer._answer(question(consumer, *args, **more))
 
+    told = signature(question)  # help() shows the type of the answer
+    answer = told.return_annotation.removeprefix("Question[").removesuffix("]")
+    call.__signature__ = told.replace(return_annotation=answer)  # type: ignore[attr-defined]
     return call
 
 
