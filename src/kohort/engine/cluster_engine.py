@@ -116,14 +116,15 @@ class ClusterEngine:
     ) -> tuple[RequestId, list[Output]]:
         self._pass_deadlines(now)
         request_id = self._new_request()
-        if not isinstance(message, Versioned):
-            message = _fixed(message)
+        request_class, build = type(message), lambda _version: message
+        if isinstance(message, Versioned):
+            request_class, build = message.request_class, message.build
         self._router.open(
             purpose,
             request_id,
             where=where,
-            request_class=message.request_class,
-            build=message.build,
+            request_class=request_class,
+            build=build,
             timeout_ms=timeout_ms or self._request_timeout_ms,
             now=now,
         )
@@ -267,7 +268,3 @@ class ClusterEngine:
         taken = out.copy()
         out.clear()  # the connections share the list itself
         return taken
-
-
-def _fixed(message: Any) -> Versioned:
-    return Versioned(request_class=type(message), build=lambda version: message)

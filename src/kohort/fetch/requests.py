@@ -173,12 +173,7 @@ def remedy(code: ErrorCode, *, follower: bool) -> Remedy:
 
 
 def read(options: FetchOptions, offset: int, row: Any) -> Answer:
-    """The answer in a row without error.
-
-    Args:
-        options: those of the request.
-        offset: the requested one.
-        row: of the response.
+    """The answer in a row without error, to a request for this offset.
 
     Raises:
         RefusedBatch: the bytes are no batches of format 2.

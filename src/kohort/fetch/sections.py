@@ -101,14 +101,9 @@ def open_batches(
 ) -> Iterator[Section]:
     """Check and decompress batches one by one; all at once could need a hundred times the memory.
 
-    Args:
-        partition: their log.
-        batches: of a Fetch answer.
-        check: compare checksums.
-        memory: makes the memory of decompressed records.
-
     Raises:
-        Damaged: a batch is damaged. Without ``check`` some damage is not found.
+        Damaged: a batch is damaged. Without ``check`` no checksum is compared, and some damage is
+            not found.
     """
     for header, batch in batches:
         yield open_batch(partition, header, batch, check=check, memory=memory)

@@ -94,14 +94,7 @@ class Copy:
 
 
 class Copies:
-    """All copies of one process.
-
-    Args:
-        settings: the settings of the fetcher that reads changelogs.
-        changelog: the topic with the changelogs.
-        path_of: the file of a task.
-        oldest_s: as in `StoreFile`.
-    """
+    """All copies of one process. ``path_of`` names a task's file; ``oldest_s`` is `StoreFile`'s."""
 
     def __init__(
         self,
