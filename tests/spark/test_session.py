@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import psutil
 import pytest
+from tests.waiting import until
 
 pytest.importorskip("pyspark", reason="pip install 'kohort[spark]'")
 
@@ -155,3 +156,18 @@ def test_ctrl_c_stops_work_in_another_thread_and_waits_for_it() -> None:
     assert threads[0] is not threading.main_thread()
     assert not threads[0].is_alive()
     assert session.apart(lambda: 7) == 7
+
+
+def test_ctrl_c_also_stops_a_job_that_begins_only_then() -> None:
+    """Spark cancels the jobs that run: the first call found none, and the sweep went on."""
+    stops: list[int] = []
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    def work() -> None:
+        until(lambda: len(stops) > 1, "a second call of stop", 10)
+
+    with pytest.raises(KeyboardInterrupt):
+        session.apart(work, lambda: stops.append(1), interrupt)
+    assert len(stops) > 1

@@ -219,7 +219,7 @@ def apart(
 
     Args:
         work: calls Java.
-        stop: called after Ctrl-C, so that the work ends soon; it is waited for.
+        stop: called after Ctrl-C until the work ends, which is waited for.
         look: called every 0.1 s, and at the end.
 
     Raises:
@@ -232,6 +232,9 @@ def apart(
                 look()
         except BaseException:
             stop()
+            # A job of Spark that begins only now was not there to be cancelled.
+            while wait([running], timeout=_LOOK_S).not_done:
+                stop()
             raise
         look()
         return running.result()
