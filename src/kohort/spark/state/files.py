@@ -26,7 +26,7 @@ from kohort.model.ids import TopicPartition
 from kohort.spark.ledgers.ledger import LedgerError
 from kohort.spark.state.heads import StateHead, folder_of
 from kohort.spark.tables.durable import make_folder, sync
-from kohort.spark.tables.layout import TEMPORARY
+from kohort.spark.tables.layout import TEMPORARY, no_right
 from kohort.spark.tables.seals import seal_of
 
 ENTRIES_AT_ONCE: Final = 10_000
@@ -135,6 +135,8 @@ class StateFolder:
                 f"the state file {path} is gone: something else removes files of the table; bring "
                 "a copy of the file back, or read the topic again into another output directory"
             ) from error
+        except PermissionError as error:
+            raise no_right(path, "a file") from error
         except OSError as error:
             raise LedgerError(f"the state file {path} cannot be read: {error.strerror}") from error
         if crc != head.crc:

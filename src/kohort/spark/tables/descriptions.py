@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kohort.spark.ledgers.ledger import LedgerError
+from kohort.spark.tables.layout import no_right
 from kohort.spark.tables.table import kind_of, open_ledger
 
 
@@ -80,10 +81,15 @@ def _type_name(kind: str | Mapping[str, str]) -> str:
 
 
 def _rows(directory: Path, files: Iterable[str]) -> int:
+    rows, path = 0, ""
     try:
-        return sum(pq.read_metadata(directory / path).num_rows for path in files)
+        for path in files:
+            rows += pq.read_metadata(directory / path).num_rows
+    except PermissionError as error:
+        raise no_right(directory / path, "a file") from error
     except (OSError, pa.ArrowException) as error:
         raise LedgerError(
             f"a committed file of {directory} cannot be read: {error}; `kohort table verify` names "
             "all damaged files"
         ) from error
+    return rows

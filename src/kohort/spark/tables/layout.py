@@ -86,10 +86,15 @@ def names_in(folder: Path) -> list[str]:
     except (FileNotFoundError, NotADirectoryError):
         return []
     except PermissionError as error:
-        raise ConfigError(
-            f"cannot read {folder}, a folder of the table: {error.strerror}; give this user the "
-            "right to read the table's directory and all below it"
-        ) from error
+        raise no_right(folder, "a folder") from error
+
+
+def no_right(path: Path | str, what: str) -> ConfigError:
+    """The refusal to read a table of which this user may not read a file or a folder."""
+    return ConfigError(
+        f"cannot read {path}, {what} of the table: Permission denied; give this user the right to "
+        "read the table's directory and all below it"
+    )
 
 
 def remove_file(path: Path) -> bool:

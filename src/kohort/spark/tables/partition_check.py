@@ -25,7 +25,13 @@ from kohort.model.ids import TopicPartition
 from kohort.model.positions import Position
 from kohort.spark.ledgers.ledger import ManifestRow, NotedTopic, Seal
 from kohort.spark.state.judging import PartitionComputation
-from kohort.spark.tables.layout import PLACE, RECORD_HASH, partition_of_file, record_hash
+from kohort.spark.tables.layout import (
+    PLACE,
+    RECORD_HASH,
+    no_right,
+    partition_of_file,
+    record_hash,
+)
 from kohort.spark.tables.missing_rows import MissingRows
 from kohort.spark.tables.seals import seal_of
 
@@ -238,7 +244,7 @@ class PartitionCheck:
                 size = (self._directory / path).stat().st_size
                 found.append(_rows_in(self._directory / path, self.verdict.partition))
             except (OSError, pa.ArrowException) as error:
-                troubles.append(f"{path} cannot be read: {error}")
+                self._note_unreadable(path, error)
                 continue
             if size != files[path]:
                 troubles.append(f"{path} has {size} bytes, the log of the table has {files[path]}")
@@ -257,7 +263,7 @@ class PartitionCheck:
                 self._directory / path, columns=[*PLACE, RECORD_HASH], partitioning=None
             )
         except (OSError, pa.ArrowException) as error:
-            troubles.append(f"{path} cannot be read: {error}")
+            self._note_unreadable(path, error)
             return _EMPTY, _EMPTY
         if seal is not None and found != seal:
             troubles.append(
@@ -276,6 +282,11 @@ class PartitionCheck:
                 f"the manifest has {row.begin} to {row.end - 1}"
             )
         return offsets, table.column(RECORD_HASH).to_numpy().astype(np.int64)
+
+    def _note_unreadable(self, path: str, error: Exception) -> None:
+        if isinstance(error, PermissionError):
+            raise no_right(self._directory / path, "a file") from error
+        self.verdict.troubles.append(f"{path} cannot be read: {error}")
 
     def _check_strangers(
         self, offsets: Array, hashes: Array, expected: Array, expected_hashes: Array, begin: int

@@ -6,6 +6,7 @@ running queries.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -31,6 +32,7 @@ from kohort.spark.tables.layout import (
     is_delta,
     lost_ledger,
     names_in,
+    no_right,
     partition_of_file,
     remove_file,
 )
@@ -285,6 +287,12 @@ def _may_be_written(path: str, running: Collection[TopicPartition]) -> bool:
 
 def _files(directory: Path) -> Iterator[Path]:
     for folder in (DATA, DEAD_LETTERS, COMPACTED):
-        for path in (directory / folder).rglob("*"):
-            if path.is_file() and path.parent.name != DELTA_LOG:
-                yield path
+        for holder, _, names in os.walk(directory / folder, onerror=_check_right):
+            if Path(holder).name != DELTA_LOG:
+                yield from (Path(holder) / name for name in names)
+
+
+def _check_right(error: OSError) -> None:
+    """A folder may be gone, but this user must have the right to read it."""
+    if isinstance(error, PermissionError):
+        raise no_right(error.filename, "a folder") from error

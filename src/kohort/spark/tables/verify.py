@@ -66,7 +66,8 @@ def verify(
             state again from the rows of the SQL; None to compare such rows by offset and hash only.
 
     Raises:
-        ConfigError: there is no table in the directory, or another function made its rows.
+        ConfigError: there is no table in the directory, another function made its rows, or this
+            user may not read a file of it.
         ClientError: the cluster cannot be reached, or does not have the topics.
     """
     with closing(open_ledger(directory)) as ledger:
