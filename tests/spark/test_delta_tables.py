@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from contextlib import closing
@@ -21,6 +22,7 @@ from kohort.client.admin import Admin
 from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
 from kohort.spark.ledgers.ledger import NotedQuery, NotedTopic
+from kohort.spark.tables import partition_check
 from kohort.spark.tables.layout import DEAD_LETTERS
 from kohort.spark.tables.table import open_ledger
 from kohort.spark.tables.verify import verify
@@ -130,6 +132,38 @@ def test_rows_behind_the_end_of_the_topic_stay_since_no_record_could_replace_the
             "table only before offset 10, and the table has rows up to offset 20"
         ) in str(done.exception)
     assert len(rows_of(tmp_path)) == 40
+
+
+def test_rows_of_records_that_compaction_removed_stay_unless_they_may_go(
+    feed: Callable[..., Feed], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rows left the table, and nothing replaced them."""
+    source = feed(1, [(b"k", b"%d" % n) for n in range(20)])
+    land(source, tmp_path, {0: (0, 20)}, kind="delta", drop=lambda offset: offset == 17)
+    with Admin(source.settings) as admin:
+        admin.alter_topic(source.topic, {"cleanup.policy": "compact"})
+    whole = partition_check._messages
+
+    def compacted(*arguments: Any) -> Any:
+        for some in whole(*arguments):
+            yield [message for message in some if message.offset() in {3, 12, 17, 19}]
+
+    monkeypatch.setattr(partition_check, "_messages", compacted)
+    rewind = ["rewind", str(tmp_path), "--bootstrap", source.bootstrap, "--topic", source.topic]
+    for more in ([], ["--execute"]):
+        done = CliRunner().invoke(table_command, [*rewind, "--to-offset", "12", *more])
+        assert isinstance(done.exception, ConfigError)
+        assert (
+            f"{source.topic}-0 cannot be rewound to 12: 5 rows of {source.topic}-0 from offset 12 "
+            "on have no record in the topic any more, since the topic is compacted (offsets 13, "
+            "14, 15, 16, 18): these rows could not be written again"
+        ) in str(done.exception)
+    assert len(rows_of(tmp_path)) == 19
+    told = ["--to-offset", "12", "--drop-compacted", "--json", "--execute"]
+    done = CliRunner().invoke(table_command, [*rewind, *told])
+    assert json.loads(done.stdout)["positions"][0]["compacted_rows"] == 5
+    assert "they leave the table for good" in " ".join(done.stderr.split())
+    assert len(rows_of(tmp_path)) == 12
 
 
 def test_faults_of_a_delta_table_are_found(feed: Callable[..., Feed], tmp_path: Path) -> None:

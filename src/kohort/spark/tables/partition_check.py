@@ -23,7 +23,7 @@ from kohort.client.errors import FetchFailed
 from kohort.client.fetching.record_fetcher import ProblemKind, RecordFetcher
 from kohort.model.ids import TopicPartition
 from kohort.model.positions import Position
-from kohort.spark.ledgers.ledger import ManifestRow, NotedTopic, Seal
+from kohort.spark.ledgers.ledger import LedgerError, ManifestRow, NotedTopic, Seal
 from kohort.spark.state.judging import PartitionComputation
 from kohort.spark.tables.layout import (
     PLACE,
@@ -328,6 +328,49 @@ class PartitionCheck:
             examples = ", ".join(map(str, offsets[:EXAMPLES]))
             more = ", ..." if len(offsets) > EXAMPLES else ""
             self.verdict.troubles.append(f"{len(offsets)} {what}: offsets {examples}{more}")
+
+
+def gone_records(
+    directory: Path,
+    partition: TopicPartition,
+    files: Iterable[str],
+    settings: ClientSettings,
+    *,
+    begin: int,
+    log_end: int,
+) -> list[int]:
+    """The offsets of rows, from ``begin`` on, that have no record in the topic any more.
+
+    Args:
+        directory: the directory of a table with at most one row for each record.
+        partition: the partition.
+        files: the files of the table with rows and with dead letters.
+        settings: the settings of the cluster.
+        begin: the first offset to look at.
+        log_end: the end of the partition's log.
+
+    Raises:
+        ConfigError: this user may not read a file.
+        LedgerError: a file is damaged.
+        FetchFailed: no record arrived for one minute, or the broker refuses.
+    """
+    found = [_EMPTY]
+    for path in _candidates(files, partition):
+        try:
+            found.append(_rows_in(directory / path, partition)[0])
+        except PermissionError as error:
+            raise no_right(directory / path, "a file") from error
+        except (OSError, pa.ArrowException) as error:
+            raise LedgerError(
+                f"{directory / path} cannot be read: {error}; `kohort table verify` names damaged "
+                "files"
+            ) from error
+    rows = np.unique(_join(found))
+    rows = rows[rows >= begin]
+    end = min(int(rows[-1]) + 1, log_end) if len(rows) else begin
+    there = [message.offset() for m in _messages(settings, partition, begin, end) for message in m]
+    gone: list[int] = np.setdiff1d(rows, np.array(there, np.int64)).tolist()
+    return gone
 
 
 _EMPTY: Final = np.array([], np.int64)

@@ -7,7 +7,7 @@ with its record: partition, offset and hash.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +23,7 @@ from kohort.spark.state.heads import STATE
 from kohort.spark.state.judging import PartitionComputation
 from kohort.spark.state.stage import Loaded
 from kohort.spark.tables.missing_rows import MissingRows, QueryRunner, TableQueries
-from kohort.spark.tables.partition_check import PartitionCheck, PartitionVerdict
+from kohort.spark.tables.partition_check import PartitionCheck, PartitionVerdict, gone_records
 from kohort.spark.tables.table import Orphan, open_ledger, orphans_of
 
 
@@ -114,6 +114,37 @@ def verify(
             check.compare_state(settings, first, last, again)
         verdicts.append(check.verdict)
     return Verdict(partitions=verdicts, orphans=orphans_of(directory))
+
+
+def compacted_rows(
+    directory: Path, settings: ClientSettings, offsets: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, list[int]]:
+    """The rows of compacted topics that have no record in the topic any more.
+
+    Args:
+        directory: the directory of a table without state.
+        settings: the settings of the cluster.
+        offsets: the first offset to look at, for each partition.
+
+    Returns:
+        The offsets of such rows; partitions without any are missing.
+
+    Raises:
+        ConfigError: there is no table, or this user may not read a file of it.
+        LedgerError: a file is damaged.
+        ClientError: the cluster cannot be reached, or does not have the topics.
+    """
+    with closing(open_ledger(directory)) as ledger:
+        files = [*ledger.files(), *ledger.files(dead=True)]
+    with Admin(settings) as admin:
+        compacted = {name for name in {p.topic for p in offsets} if _is_compacted(admin, name)}
+        wanted = {p: begin for p, begin in offsets.items() if p.topic in compacted}
+        ends = admin.list_offsets(wanted, LATEST)
+    found = {
+        p: gone_records(directory, p, files, settings, begin=begin, log_end=ends[p].offset)
+        for p, begin in wanted.items()
+    }
+    return {partition: gone for partition, gone in found.items() if gone}
 
 
 def _check_stage(directory: Path, stage: str | None, loaded: Loaded | None) -> None:
