@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -24,7 +25,7 @@ from kohort.host.identity import VARIABLE
 from kohort.model.errors import ConfigError, KohortError
 from kohort.spark.ledgers import postgres_ledger as postgres
 from kohort.spark.ledgers.committing import check_written
-from kohort.spark.ledgers.ledger import LedgerConflict, LedgerError
+from kohort.spark.ledgers.ledger import DataFile, LedgerConflict, LedgerError, Seal, WrittenFile
 from kohort.spark.ledgers.postgres_ledger import PostgresLedger, use_database
 from kohort.spark.ledgers.postgres_note import NOTE
 from kohort.spark.ledgers.sqlite_ledger import SqliteLedger
@@ -100,6 +101,38 @@ def test_the_head_of_a_state_moves_in_the_commit_of_its_rows(ledger: Any) -> Non
     with pytest.raises(LedgerConflict, match="began with the state None"):
         ledger.commit("app", [replace(written(A, 20, 20, "f20"), state=stale)])
     assert ledger.states() == {A: heads[-1]}
+
+
+def sealed(directory: Path, first: int) -> WrittenFile:
+    """The file of five records, on disk below the directory."""
+    path = f"data/t/0/{first}.parquet"
+    (directory / path).parent.mkdir(parents=True, exist_ok=True)
+    (directory / path).write_bytes(b"rows")
+    files = (DataFile(path=path, rows=5, seal=Seal(4, 0)),)
+    return replace(written(A, first, first + 4, path), files=files)
+
+
+def test_only_one_of_two_copies_of_a_directory_goes_on_with_the_ledger(
+    table: Path, ledger: Any
+) -> None:
+    """Each copy had the rows that it wrote itself, and the manifest named the files of both."""
+    own(ledger, A)
+    ledger.intend("app", [piece(A, 0, 5, 1)])
+    ledger.commit("app", [sealed(table, 0)])
+    copy = table.with_name("copy")
+    shutil.copytree(table, copy)
+    with closing(open_ledger(copy, "g")) as of_copy:
+        of_copy.acquire([A], 1, "m")
+        of_copy.intend("other", [piece(A, 5, 10, 2)])
+        of_copy.commit("other", [sealed(copy, 5)])
+        told = rf"{table} has no file data/t/0/5\.parquet, which .* is a copy of the table"
+        with pytest.raises(ConfigError, match=told):
+            ledger.acquire([A], 2, "n")
+        with pytest.raises(ConfigError, match=told):
+            open_ledger(table, "g")
+        assert of_copy.all_positions()[A].epoch == 2
+        with closing(open_ledger(table)) as reader:
+            assert len(reader.files()) == 2, "a reader of the ledger is not refused"
 
 
 def test_applications_on_two_hosts_commit_every_offset_once(

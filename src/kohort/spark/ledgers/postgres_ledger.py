@@ -24,11 +24,11 @@ from psycopg.pq import TransactionStatus
 
 from kohort.model.errors import ConfigError
 from kohort.model.ids import TopicPartition
-from kohort.spark.ledgers.ledger import LedgerError
+from kohort.spark.ledgers.ledger import LedgerError, ManifestRow
 from kohort.spark.ledgers.postgres_note import NOTE, DatabaseNote, note_database, noted_database
 from kohort.spark.ledgers.sqlite_ledger import LEDGER_PATH, SqliteLedger
-from kohort.spark.ledgers.sqlite_tables import TABLES
-from kohort.spark.tables.layout import is_delta
+from kohort.spark.ledgers.sqlite_tables import NEWEST, TABLES
+from kohort.spark.tables.layout import is_delta, names_in
 
 _LOCK_S: Final = 60
 _RESTART_S: Final = 20
@@ -124,13 +124,15 @@ class PostgresLedger(SqliteLedger):
             read: nothing is locked or written.
 
     Raises:
-        ConfigError: another group writes the table.
+        ConfigError: another group writes the table, or another copy of the directory was written
+            last: a copy has the note of the same schema, and rows would be in one of them only.
         LedgerError: the database cannot be reached, or the schema has no ledger of this version.
     """
 
     _needed = frozenset(TABLES)  # a transaction has made all of them
 
     def __init__(self, directory: Path, note: DatabaseNote, group_id: str | None) -> None:
+        self._directory = directory
         self._database = _Connection(directory, note, reads=group_id is None)
         # The statements are those for SQLite.
         self._begin(directory / NOTE, cast("Any", self._database), group_id)
@@ -161,6 +163,30 @@ class PostgresLedger(SqliteLedger):
                 connection.rollback()
                 raise
 
+    def _check(self, connection: Any) -> dict[str, str]:
+        known = super()._check(connection)
+        newest = known.get(NEWEST)
+        if newest is None or self._database.reads or _is_there(self._directory, newest):
+            return known
+        raise ConfigError(
+            f"{self._directory} has no file {newest}, which the ledger in the schema "
+            f"{self._database.schema} committed last: nothing was changed; either this directory "
+            "is a copy of the table, and pipelines have written the other copy: name that one in "
+            "--output, or a new directory with another --group; or something else has removed the "
+            "file: bring it back"
+        )
+
+    def _note_files(self, connection: Any, rows: Sequence[ManifestRow]) -> None:
+        super()._note_files(connection, rows)
+        sealed = [file.path for row in rows for file in row.data_files if file.seal is not None]
+        sealed += [row.dead_path for row in rows if row.dead_path and row.dead_seal is not None]
+        if sealed:
+            connection.execute(
+                "INSERT INTO meta VALUES (?, ?) "
+                "ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+                (NEWEST, sealed[-1]),
+            )
+
     def _tables(self, connection: Any) -> set[str]:
         # Views of information_schema leave out what this user may not use.
         question = "SELECT relname FROM pg_class WHERE relnamespace = to_regnamespace(?)"
@@ -168,6 +194,15 @@ class PostgresLedger(SqliteLedger):
 
     def _imagine_newer_tables(self) -> None:
         """Nothing: all tables of a schema are made at once."""
+
+
+def _is_there(directory: Path, path: str) -> bool:
+    """Whether a file is there; also if another host has just made its folder."""
+    if (directory / path).exists():
+        return True
+    for folder in reversed(Path(path).parents):
+        names_in(directory / folder)  # NFS asks the server again, and forgets what was not there
+    return (directory / path).exists()
 
 
 class _Connection:
@@ -180,7 +215,7 @@ class _Connection:
         self.schema: Final = note.schema
         self._directory = directory
         self._url = note.url
-        self._reads = reads
+        self.reads: Final = reads
         self._connection = self._connected()
 
     def ensure(self) -> None:
@@ -279,7 +314,7 @@ class _Connection:
                 for statement in _SESSION:
                     made.execute(statement)
                 made.execute(f"SET search_path TO {self.schema}")
-                if self._reads:
+                if self.reads:
                     made.execute("SET default_transaction_read_only = on")
             except BaseException:
                 made.close()

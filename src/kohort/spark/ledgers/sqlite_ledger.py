@@ -55,6 +55,7 @@ from kohort.spark.ledgers.sqlite_files import (
 )
 from kohort.spark.ledgers.sqlite_tables import (
     FIRST_TABLES,
+    NEWEST,
     SCHEMA,
     SCHEMA_VERSION,
     add_parts,
@@ -263,9 +264,12 @@ class SqliteLedger(Notes):
                     for row in rows
                 ],
             )  # fmt: skip
-            add_parts(connection, self._group_id, rows)
+            self._note_files(connection, rows)
             connection.execute("DELETE FROM intent WHERE application = ?", (application,))
         return Committed(rows=rows, fenced=frozenset(fenced))
+
+    def _note_files(self, connection: sqlite3.Connection, rows: Sequence[ManifestRow]) -> None:
+        add_parts(connection, self._group_id, rows)
 
     def states(self) -> dict[TopicPartition, StateHead]:
         """See ``SourceLedger.states``."""
@@ -433,7 +437,7 @@ class SqliteLedger(Notes):
 
     def _check(self, connection: sqlite3.Connection) -> dict[str, str]:
         """Group and version in the file; raises LedgerError unless this kohort reads it."""
-        question = "SELECT name, value FROM meta WHERE name IN ('version', 'group')"
+        question = f"SELECT name, value FROM meta WHERE name IN ('version', 'group', '{NEWEST}')"
         tables = {"meta"} if self._begun else self._tables(connection)
         known = dict(connection.execute(question).fetchall()) if "meta" in tables else {}
         check_header(self._path, known)

@@ -59,6 +59,8 @@ SCHEMA: Final = (
 )
 TABLES: Final = tuple(statement.split()[5] for statement in SCHEMA)
 """The names of the tables."""
+NEWEST: Final = "newest-file"
+"""The name in the table meta under which a ledger notes a file that it committed last."""
 FIRST_TABLES: Final = frozenset(TABLES[:4])
 """The tables that each kohort made."""
 
@@ -75,7 +77,7 @@ def check_tables(path: Path, found: set[str], needed: frozenset[str]) -> None:
 
 def check_header(path: Path, known: Mapping[str, str]) -> None:
     """Raise LedgerError unless the table meta has a group and the version of this kohort."""
-    if known.keys() != {"version", "group"}:
+    if not known.keys() >= {"version", "group"}:
         raise LedgerError(
             f"{path} is not a kohort ledger: expected a version and a group in its table meta, "
             f"found {sorted(known) or 'none'}; name the directory that `kohort pipeline --output` "
