@@ -119,7 +119,7 @@ def _plan(assignor: str) -> Plan:
 
 def _until_all_run(world: World, now_ms: int, tasks: int) -> int:
     """Run until all tasks are with a worker that works on them; the time."""
-    while sum(len(world.ownership(name).workable) for name in world.pods) < tasks:
+    while sum(len(world.pods[name].driver.core.ownership.workable) for name in world.pods) < tasks:
         now_ms += STEP_MS
         if now_ms > CALM_MS:
             raise RuntimeError("the group does not settle within an hour")

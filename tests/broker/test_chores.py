@@ -179,7 +179,7 @@ def test_the_offsets_topic_is_compacted_too(
         commit(offset)
     topics = loop_of(first)._journal._topics
     log = topics.log(TopicPartition("__consumer_offsets", 0))
-    until(lambda: log.size < 5_000, "the log is compacted")
+    until(lambda: log.segments.size < 5_000, "the log is compacted")
     first.close()
     client = connect(kohort_broker_factory(str(tmp_path / "data"), **settings))
     f = k09_offset_fetch

@@ -168,7 +168,8 @@ def test_settings_have_kafkas_names_and_defaults() -> None:
     config = GroupConfig.from_settings({"group.initial.rebalance.delay.ms": "0", "other": "x"})
     assert config == GroupConfig(initial_rebalance_delay_ms=0)
     assert GroupConfig().initial_rebalance_delay_ms == 3_000
-    assert "offsets.retention.minutes" in GroupConfig.names()
+    config = GroupConfig.from_settings({"offsets.retention.minutes": 7})
+    assert config == GroupConfig(offsets_retention_minutes=7)
 
 
 @pytest.mark.parametrize(

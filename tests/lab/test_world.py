@@ -63,7 +63,7 @@ def test_three_pods_share_a_topic(strategy: str) -> None:
     behaviour = Behaviour(strategy=strategy)
     world = ran(behaviour=behaviour)
     assert world.converged(everybody(world))
-    assert [len(world.ownership(p).owned) for p in world.pods] == [4, 4, 4]
+    assert [len(world.pods[p].driver.core.ownership.owned) for p in world.pods] == [4, 4, 4]
 
 
 def test_records_are_delivered_once_and_in_order_as_long_as_nothing_goes_wrong() -> None:
@@ -238,10 +238,10 @@ def test_operators_grow_topics_change_subscriptions_and_ask_for_rebalances() -> 
     )
     world.run(39_000)
     assert world.converged(("a", "b"))
-    assert len(world.ownership("a").owned) == 3
+    assert len(world.pods["a"].driver.core.ownership.owned) == 3
     world.run(59_000)
     assert world.converged(("a", "b"))
-    assert sum(tp.topic == "u" for tp in world.ownership("a").owned) == 3
+    assert sum(tp.topic == "u" for tp in world.pods["a"].driver.core.ownership.owned) == 3
     generation = world.pods["a"].driver.member.core.synced_generation_id
     world.run(75_000)
     assert world.pods["a"].driver.member.core.synced_generation_id > generation

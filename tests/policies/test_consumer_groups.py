@@ -58,7 +58,7 @@ def test_every_member_that_offers_gets_an_assignment() -> None:
     ]
     members = [offered("a", offers[0]), offered("b", offers[1], "i")]
     assigner = ConsumerAssigner()
-    assert assigner.topics(ProtocolName("range"), offers) == {"t", "u"}
+    assert assigner.topics(offers) == {"t", "u"}
     plan = assigner.assign(ProtocolName("range"), members, {"t": 3})
     shares = {m: decode_assignment(data) for m, data in plan.assignments.items()}
     assert shares[MemberId("b")].partitions == partitions("t0 t1"), "static members come first"
@@ -70,7 +70,7 @@ def test_a_member_with_unreadable_bytes_gets_nothing_and_the_group_works() -> No
     good = join_protocols(assignors("range"), ["t"])[0].metadata
     members = [offered("a", b"\x00"), offered("b", good)]
     assigner = ConsumerAssigner()
-    assert assigner.topics(ProtocolName("range"), [m.metadata for m in members]) == {"t"}
+    assert assigner.topics([m.metadata for m in members]) == {"t"}
     plan = assigner.assign(ProtocolName("range"), members, {"t": 2})
     assert decode_assignment(plan.assignments[MemberId("a")]).partitions == frozenset()
     assert plan.assignments[MemberId("a")], "not zero bytes: Java consumers die of those"

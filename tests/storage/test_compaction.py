@@ -79,7 +79,7 @@ def test_the_last_record_of_each_key_stays(files: UnsyncedLossFiles) -> None:
     log = open_log(files)
     for i in range(40):
         append(log, (b"k%d" % (i % 3), b"%d" % i * 20))
-    end, size = log.log_end_offset, log.size
+    end, size = log.log_end_offset, log.segments.size
     before = stored(log)
     compact(log)
     kept = stored(log)
@@ -89,7 +89,7 @@ def test_the_last_record_of_each_key_stays(files: UnsyncedLossFiles) -> None:
         for offset, key, value in before
         if offset >= sealed_end(log) or last[key] == offset
     ]
-    assert log.size < size / 4
+    assert log.segments.size < size / 4
     assert log.log_end_offset == end
     assert log.log_start_offset == 0
 

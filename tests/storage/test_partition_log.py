@@ -386,7 +386,7 @@ def test_retention_keeps_the_end_when_everything_is_old(files: UnsyncedLossFiles
         log.append(batch(bytes(600)), NOW)
     log.flush()
     assert log.delete_old_segments(NOW + 10_000) == 3
-    assert (log.log_start_offset, log.log_end_offset, log.size) == (5, 5, 0)
+    assert (log.log_start_offset, log.log_end_offset, log.segments.size) == (5, 5, 0)
     files.power_cut(lambda n: 0)
     again = open_log(files, replace(SMALL, retention_ms=1_000))
     assert again.log_end_offset == 5
@@ -413,7 +413,7 @@ def test_retention_by_size_keeps_the_newest(files: UnsyncedLossFiles) -> None:
     log.flush()
     assert log.delete_old_segments(NOW) == 3
     assert log.log_start_offset == 6
-    assert log.size >= 2_000
+    assert log.segments.size >= 2_000
 
 
 def test_segments_being_synced_are_not_removed(files: UnsyncedLossFiles) -> None:

@@ -17,7 +17,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from kohort.schema.declare import FieldSpec, layout_of
+from kohort.schema.declare import FieldSpec, VersionRange, layout_of
 from kohort.wire.apis import APIS, Api
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
@@ -32,6 +32,12 @@ class Oracle(Protocol):
 
     def encode(self, message: Any, version: int) -> bytes: ...
     def decode(self, cls: type, version: int, data: bytes) -> Any: ...
+
+
+def declared(api: Api) -> VersionRange:
+    """Versions of the client or the broker: the messages have all of them."""
+    low = min(api.client.low, api.handled.low)
+    return VersionRange(low, max(api.client.high, api.handled.high))
 
 
 def messages() -> list[tuple[Api, type, int]]:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from tests.wire.oracles import declared
 
 from kohort.model.errors import ProtocolError
 from kohort.schema import VersionRange
@@ -30,7 +31,7 @@ def test_both_message_classes_exist_for_every_version_of_either_side(api: Api) -
         layout = layout_of(cls)
         assert layout.api_key == api.key
         assert layout.is_request is is_request
-        assert layout.versions == api.declared
+        assert layout.versions == declared(api)
         assert layout.name == api.name + ("Request" if is_request else "Response")
 
 

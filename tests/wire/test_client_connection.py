@@ -33,6 +33,11 @@ from kohort.wire.messages.k18_api_versions import (
 from kohort.wire.server_connection import ServerConnection
 
 
+def unanswered(connection: ClientConnection) -> int:
+    """The number of expected responses, with those of requests that wait for the versions."""
+    return len(connection._expected) + len(connection._waiting)
+
+
 def told(*ranges: tuple[int, int, int], error_code: int = 0) -> ApiVersionsResponse:
     return ApiVersionsResponse(
         error_code=error_code,
@@ -70,13 +75,13 @@ def test_requests_wait_for_the_versions_and_leave_in_the_best_common_one() -> No
     assert connection.send(HeartbeatRequest(group_id="g")) == b""
     assert connection.correlation_id == 2
     assert connection.take_output() == b""
-    assert connection.unanswered == 2
+    assert unanswered(connection) == 2
     assert connection.receive(encode_response(told((12, 1, 3), (18, 0, 9)), 4, 1)) == []
     assert read(connection.take_output()) == (2, 3, HeartbeatRequest(group_id="g"))
     assert connection.take_output() == b""
     answer = encode_response(HeartbeatResponse(error_code=27), 3, 2)
     assert connection.receive(answer) == [(2, HeartbeatResponse(error_code=27))]
-    assert connection.unanswered == 0
+    assert unanswered(connection) == 0
 
 
 def test_a_refused_api_versions_request_is_repeated_in_a_known_version() -> None:
@@ -166,9 +171,9 @@ def test_batches_of_a_large_answer_are_views_and_other_large_answers_are_copied(
 def test_produce_without_acks_expects_nothing() -> None:
     connection = opened()
     connection.send(ProduceRequest(acks=0))
-    assert connection.unanswered == 0
+    assert unanswered(connection) == 0
     connection.send(ProduceRequest(acks=-1))
-    assert connection.unanswered == 1
+    assert unanswered(connection) == 1
     assert connection.receive(encode_response(ProduceResponse(), 9, 3)) == [(3, ProduceResponse())]
 
 
@@ -180,7 +185,7 @@ def test_close_returns_unanswered_requests() -> None:
     later = opened()
     later.send(MetadataRequest())
     assert later.close() == [2]
-    assert later.unanswered == 0
+    assert unanswered(later) == 0
 
 
 def test_a_malformed_response_is_a_protocol_error() -> None:

@@ -38,9 +38,9 @@ def test_a_request_comes_out_with_its_header_and_is_answered_in_its_version() ->
     assert received == Received(
         Token(1), RequestHeader(12, 2, 7, "me"), HeartbeatRequest(group_id="g")
     )
-    assert connection.unanswered == 1
+    assert len(connection._pending) == 1
     assert connection.answer(received.token, HeartbeatResponse(error_code=27)) == beaten(7, 27, 2)
-    assert connection.unanswered == 0
+    assert len(connection._pending) == 0
 
 
 @given(st.permutations(range(6)), st.sets(st.integers(0, 5)))
@@ -54,7 +54,7 @@ def test_answers_leave_in_the_order_of_requests(order: list[int], skipped: set[i
         else:
             sent += connection.answer(tokens[n], HeartbeatResponse(error_code=n))
         first_open = next((k for k in range(6) if k not in order[:done]), 6)
-        assert connection.unanswered == 6 - first_open
+        assert len(connection._pending) == 6 - first_open
         assert sent == b"".join(beaten(k, k) for k in range(first_open) if k not in skipped)
 
 

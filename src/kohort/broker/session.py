@@ -133,16 +133,6 @@ class Session(asyncio.Protocol):
         """Whether the socket is read; if not, the client cannot be too slow."""
         return not self._paused_reading
 
-    @property
-    def open(self) -> bool:
-        """Whether the connection is still there."""
-        return self._transport is not None
-
-    @property
-    def unread_bytes(self) -> int:
-        """Bytes of answers that the client has not taken yet and the system does not hold."""
-        return 0 if self._transport is None else self._transport.get_write_buffer_size()
-
     def enqueue(self, request: Handle) -> None:
         """Put a request after those that wait."""
         self.waiting.append(request)
@@ -168,7 +158,7 @@ class Session(asyncio.Protocol):
         if transport is None:
             return
         transport.write(data)
-        if self._paused_writing and self.unread_bytes > UNREAD_CLOSE_BYTES:
+        if self._paused_writing and transport.get_write_buffer_size() > UNREAD_CLOSE_BYTES:
             transport.abort()
 
     def close(self) -> None:

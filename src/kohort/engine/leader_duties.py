@@ -92,7 +92,7 @@ class LeaderDuties:
         self._inherited = self._topics(effect)
 
     def _topics(self, effect: PerformAssignment) -> frozenset[str]:
-        return self._assigner.topics(effect.protocol_name, [m.metadata for m in effect.members])
+        return self._assigner.topics([m.metadata for m in effect.members])
 
     def decide(
         self,

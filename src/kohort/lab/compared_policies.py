@@ -163,14 +163,3 @@ _ALL: Final = (
 )
 
 COMPARED_POLICIES: dict[str, ComparedPolicy] = {policy.name: policy for policy in _ALL}
-
-
-def register(policy: ComparedPolicy) -> None:
-    """Let a policy take part in every scenario and in the table.
-
-    Raises:
-        ConfigError: the name is taken.
-    """
-    if policy.name in COMPARED_POLICIES:
-        raise ConfigError(f"policy {policy.name!r} is registered already")
-    COMPARED_POLICIES[policy.name] = policy

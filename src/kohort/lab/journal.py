@@ -233,14 +233,6 @@ class Journal:
             self.disk.kill(self._choose if within_write else None)
         self._books.clear()
 
-    def stopped(self) -> None:
-        """The broker stops without a crash."""
-        for book in self._books.values():
-            if book.log.failure is None:
-                book.log.close()
-        self.disk.kill()
-        self._books.clear()
-
     def recover(self) -> list[tuple[bytes | None, bytes | None]]:
         """Open all logs; returns keys and values, log by log, in the order of each log."""
         self._epoch += 1

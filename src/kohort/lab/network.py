@@ -295,9 +295,6 @@ class Network:
     def _take(self, way: _Way) -> tuple[bytes, bool]:
         """All bytes that have arrived, in one piece, and whether the stream ended."""
         queue, now = way.queue, self._scheduler.now
-        if len(queue) == 1 and queue[0][0] <= now:
-            piece = queue.popleft()[1]
-            return (b"", True) if piece is None else (piece, False)
         pieces: list[bytes] = []
         ended = False
         while queue and queue[0][0] <= now and not ended:
@@ -306,7 +303,7 @@ class Network:
                 ended = True
             else:
                 pieces.append(piece)
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces), ended
+        return b"".join(pieces), ended
 
     def _lose_client(self, line: Line) -> None:
         if line.at_client:

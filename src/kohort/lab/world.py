@@ -11,7 +11,6 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from kohort.consumer.ownership import Ownership
 from kohort.engine.member_engine import MemberEngine
 from kohort.history.promises import BUILT_IN, DEFERRING, HANDING_OVER, INCREMENTAL
 from kohort.lab.actions import Action
@@ -183,10 +182,6 @@ class World:
         self.record(WORLD, 1, HistoryCalmed(group_id=GroupId(self.plan.group_id)))
 
     # -- the state --------------------------------------------------------------------------------
-
-    def ownership(self, pod: str) -> Ownership[TopicPartition]:
-        """The ownership of a pod's consumer."""
-        return self.pods[pod].driver.core.ownership
 
     def converged(self, names: tuple[str, ...] | None = None) -> bool:
         """Whether these pods are one stable generation and own and read all subscribed partitions.

@@ -114,11 +114,6 @@ class GroupConfig:
         return "kohort.max.group.bytes", self.max_group_bytes
 
     @classmethod
-    def names(cls) -> frozenset[str]:
-        """The dotted names that ``from_settings`` understands."""
-        return frozenset(spec.metadata["name"] for spec in fields(cls))
-
-    @classmethod
     def from_settings(cls, settings: Mapping[str, object]) -> GroupConfig:
         """Build a config from dotted settings; names of other settings are skipped.
 

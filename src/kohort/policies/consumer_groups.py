@@ -153,9 +153,8 @@ class ConsumerAssigner:
         self._warn = warn
         self._most_record_bytes = most_record_bytes
 
-    def topics(self, protocol_name: ProtocolName, metadata: Sequence[bytes]) -> frozenset[str]:
+    def topics(self, metadata: Sequence[bytes]) -> frozenset[str]:
         """All topics that any member wants."""
-        del protocol_name
         reader = SubscriptionReader()
         return frozenset().union(*{_subscription(data, reader).topics for data in metadata})
 

@@ -82,9 +82,9 @@ WORDS: Final = Words("resources", lambda partition: partition.topic)
 class OpenAssigner(ConsumerAssigner):
     """Decides for groups in which every member can have every resource."""
 
-    def topics(self, protocol_name: ProtocolName, metadata: Sequence[bytes]) -> frozenset[str]:
+    def topics(self, metadata: Sequence[bytes]) -> frozenset[str]:
         """None: resources need no metadata of a broker."""
-        del protocol_name, metadata
+        del metadata
         return frozenset()
 
     def spec(

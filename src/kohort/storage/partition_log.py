@@ -153,11 +153,6 @@ class PartitionLog:
             self._durability.end_offset if self.config.sync_before_answer else self.log_end_offset
         )
 
-    @property
-    def size(self) -> int:
-        """Bytes of batches."""
-        return self.segments.size
-
     # Appending
 
     def append(

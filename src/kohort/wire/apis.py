@@ -42,13 +42,6 @@ class Api(NamedTuple):
     """Versions that kohort's broker accepts; smaller than ``broker`` only for Produce."""
 
     @property
-    def declared(self) -> VersionRange:
-        """Versions of the client or the broker: the messages have all of them."""
-        return VersionRange(
-            min(self.client.low, self.handled.low), max(self.client.high, self.handled.high)
-        )
-
-    @property
     def request(self) -> type:
         """The class of the request."""
         return _load(self.key, self.name, "Request")

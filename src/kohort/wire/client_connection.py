@@ -129,11 +129,6 @@ class ClientConnection:
         self.session_lifetime_ms = 0
         """How long the broker accepts the last login; 0 if for ever (KIP-368)."""
 
-    @property
-    def unanswered(self) -> int:
-        """The number of expected responses, with those of requests that wait for the versions."""
-        return len(self._expected) + len(self._waiting)
-
     def open(self) -> bytes:
         """The first bytes to send: the request for the broker's versions."""
         return self._ask_versions(API_VERSIONS.client.high)

@@ -154,11 +154,6 @@ class ServerConnection:
         self.closed = ""
 
     @property
-    def unanswered(self) -> int:
-        """Number of requests without an answer."""
-        return len(self._pending)
-
-    @property
     def wants_data(self) -> bool:
         """False while the client has so many unanswered requests that the shell should not read."""
         return len(self._pending) < self._limits.pause_at and not self.closed
