@@ -10,6 +10,7 @@ import pytest
 
 from kohort.history.cost_values import Metrics
 from kohort.lab.compared_policies import (
+    _ALL,
     COMPARED_POLICIES,
     ComparedPolicy,
     compared_policy,
@@ -135,6 +136,10 @@ def test_json_survives_being_written() -> None:
     assert json.loads(json.dumps(values)) == values
     assert len(values["cells"]) == 4
     assert len(values["cells"][0]["runs"]) == 2
+
+
+def test_each_policy_has_a_name_of_its_own() -> None:
+    assert len(COMPARED_POLICIES) == len(_ALL)
 
 
 @pytest.mark.slow

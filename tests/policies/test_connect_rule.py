@@ -22,11 +22,9 @@ class ConnectGroup(Group):
 
     def decide(self, spec: GroupSpec, moment: Moment) -> DeferredPlan:
         rule = self.rules.setdefault(moment.leader_id, ConnectRule(self.wait_ms))
-        plan = rule.decide(spec, moment)
+        partitions, pending, again = rule.decide(spec, moment)
         memory = LeaderMemory(generation_id=moment.generation_id, owners={}, topics={})
-        return DeferredPlan(
-            partitions=plan.partitions, pending=plan.pending, again=plan.again, memory=memory
-        )
+        return DeferredPlan(partitions=partitions, pending=pending, again=again, memory=memory)
 
     @property
     def sizes_now(self) -> list[int]:

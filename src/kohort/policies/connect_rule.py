@@ -16,7 +16,6 @@ without connectors. Members should want the same topics: tasks have no subscribe
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from kohort.embedded.deferral import NOTHING, Pending, Wait, encode_pending
 from kohort.model.ids import NO_GENERATION, MemberId, ProtocolName, TopicPartition
@@ -32,19 +31,6 @@ _GROWTH = 40
 """Each further round that would take partitions away waits this many times longer."""
 
 _Partitions = frozenset[TopicPartition]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConnectPlan:
-    """The decision for one generation.
-
-    ``again`` tells when the leader must assign again. ``pending`` is for the userdata of every
-    assignment, as Connect's assignments carry the delay.
-    """
-
-    partitions: GroupAssignment
-    again: AssignAgain | None = None
-    pending: Pending = NOTHING
 
 
 class ConnectRule:
@@ -72,8 +58,15 @@ class ConnectRule:
         self._candidates: dict[MemberId, None] = {}
         """Members that had nothing while a wait ran, in the order in which they were seen."""
 
-    def decide(self, spec: GroupSpec, moment: Moment) -> ConnectPlan:
-        """Decide for one generation."""
+    def decide(
+        self, spec: GroupSpec, moment: Moment
+    ) -> tuple[GroupAssignment, Pending, AssignAgain | None]:
+        """Decide for one generation.
+
+        Returns:
+            The plan; the pending work for the userdata of every assignment, as Connect's
+            assignments carry the delay; when the leader must assign again.
+        """
         leader = spec.members.get(moment.leader_id)
         if leader is None or leader.generation_id != self._generation_id:
             self._assigned = frozenset()  # another leader's plan came in between
@@ -103,7 +96,7 @@ class ConnectRule:
         unheld = revoked - active
         if not self._wait_ms and (revoked != unheld or not unheld):
             self._began = NO_GENERATION
-            return ConnectPlan(partitions=plan)
+            return plan, NOTHING, None
         if self._began == NO_GENERATION:
             self._began = moment.generation_id
         wait = Wait(
@@ -114,7 +107,7 @@ class ConnectRule:
         )
         again = AssignAgain(after_ms=self._wait_ms, reason="the delay of Connect's rule is over")
         pending = Pending(waits=(wait,)) if wait.partitions else Pending(postponed=1)
-        return ConnectPlan(partitions=plan, again=again, pending=pending)
+        return plan, pending, again
 
     def _reassigned(
         self, lost: _Partitions, loads: dict[MemberId, list[TopicPartition]], now: Instant
@@ -209,7 +202,8 @@ class ConnectRuleAssigner(ConsumerAssigner):
         """An assignment for every member; as `ConsumerAssigner` under another protocol name."""
         if moment is None or protocol_name != COOPERATIVE.name:
             return super().assign(protocol_name, members, partitions, moment)
-        decided = self._rule.decide(self.spec(protocol_name, members, partitions), moment)
-        user_data = encode_pending(decided.pending)
+        spec = self.spec(protocol_name, members, partitions)
+        plan, pending, again = self._rule.decide(spec, moment)
+        user_data = encode_pending(pending)
         told = {} if user_data is None else {m.member_id: user_data for m in members}
-        return EncodedPlan(in_bytes(Plan(decided.partitions, told), members), decided.again)
+        return EncodedPlan(in_bytes(Plan(plan, told), members), again)
