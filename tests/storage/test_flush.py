@@ -171,7 +171,7 @@ def test_sealed_segments_are_synced_soon(
     flush.run()
     commits.complete(flush)
     assert log.durable_end_offset == 3
-    assert not log.needs_flush
+    assert not log.durability.has_sealed
 
 
 def test_a_checkpoint_round_covers_the_named_logs(

@@ -300,13 +300,13 @@ def test_a_flush_after_rolling_syncs_the_sealed_segments(
 ) -> None:
     for _ in range(5):
         log.append(batch(bytes(600)), NOW)
-    assert log.needs_flush
+    assert log.durability.has_sealed
     files.synced.clear()
     log.flush()
     names = [f"{DIRECTORY}/{base:020d}.log" for base in (0, 2, 4)]
     assert set(names) <= set(files.synced)
     assert DIRECTORY in files.synced
-    assert not log.needs_flush
+    assert not log.durability.has_sealed
 
 
 def test_no_append_is_acknowledged_after_a_failed_sync(

@@ -65,7 +65,7 @@ class Flusher:
     def appended(self, log: PartitionLog, now: Instant) -> None:
         """A log was appended to and nobody waits: its intervals run, sealed segments are synced."""
         self._commits.appended(log)
-        if log.needs_flush:
+        if log.durability.has_sealed:
             self.schedule()
         if log.config.flush_ms != FOREVER and self._interval not in self._chores:
             self._chores.arm(self._interval, after(now, Millis(log.config.flush_ms)))

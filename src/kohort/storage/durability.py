@@ -63,11 +63,12 @@ class Durability:
         self.end_offset = segments.active.next_offset
         """Everything below this offset is on the disk."""
         self.first_unsynced_ms: int | None = None
+        """When the first batch was appended that no flush includes yet."""
         self.failure: StorageError | None = None
 
     @property
     def has_sealed(self) -> bool:
-        """Whether a sealed segment waits for its sync."""
+        """Whether a sealed segment waits for its sync; then the next flush should be soon."""
         return bool(self._unsynced_sealed) and self.failure is None
 
     @property

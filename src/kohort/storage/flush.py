@@ -85,15 +85,15 @@ class GroupCommit(Generic[W]):
 
         Needed only for logs with that setting and for logs that begin new segments.
         """
-        if log.config.flush_ms != FOREVER or log.needs_flush:
+        if log.config.flush_ms != FOREVER or log.durability.has_sealed:
             self._dirty.add(log)
 
     def next_due_ms(self) -> int | None:
         """When to call ``begin`` for the next interval; None when no interval runs."""
         dues = [
-            log.first_unsynced_ms + log.config.flush_ms
+            log.durability.first_unsynced_ms + log.config.flush_ms
             for log in self._dirty
-            if log.first_unsynced_ms is not None and log.config.flush_ms != FOREVER
+            if log.durability.first_unsynced_ms is not None and log.config.flush_ms != FOREVER
         ]
         return min(dues, default=None)
 
@@ -125,8 +125,10 @@ class GroupCommit(Generic[W]):
 
     @staticmethod
     def _is_due(log: PartitionLog, now_ms: int) -> bool:
-        first = log.first_unsynced_ms
-        return log.needs_flush or (first is not None and now_ms - first >= log.config.flush_ms)
+        first = log.durability.first_unsynced_ms
+        return log.durability.has_sealed or (
+            first is not None and now_ms - first >= log.config.flush_ms
+        )
 
     def complete(self, finished: FlushRound) -> list[tuple[W, StorageError | None]]:
         """Accept the outcome of a round that ran.

@@ -42,15 +42,16 @@ class PartitionLog:
     Attributes:
         segments: all segments, oldest first; the last is the active one.
         state: producers and leader epochs.
+        durability: the state of its syncs.
     """
 
     __slots__ = (
         "_compactions",
-        "_durability",
         "_files",
         "closed",
         "config",
         "directory",
+        "durability",
         "epoch_found",
         "leader_epoch",
         "name",
@@ -69,7 +70,7 @@ class PartitionLog:
         self._files = files
         self.segments = SegmentList(found.segments or [Segment(files, directory, 0)])
         self.state = found.state
-        self._durability = Durability(
+        self.durability = Durability(
             files,
             directory,
             self.segments,
@@ -126,7 +127,7 @@ class PartitionLog:
             log = cls(files, directory, config, found, leader_epoch)
             log.segments.kept_from = start_offset
             if found.changed:
-                log._durability.make_durable()
+                log.durability.make_durable()
         return log
 
     def lead(self, epoch: int) -> None:
@@ -149,9 +150,7 @@ class PartitionLog:
     @property
     def high_watermark(self) -> int:
         """Consumers may read below this offset."""
-        return (
-            self._durability.end_offset if self.config.sync_before_answer else self.log_end_offset
-        )
+        return self.durability.end_offset if self.config.sync_before_answer else self.log_end_offset
 
     # Appending
 
@@ -188,7 +187,7 @@ class PartitionLog:
             if needs_new_segment(config, segment, header, now_ms):
                 segment = self._roll()
             if not segment.is_open:
-                self._durability.directory_dirty = True
+                self.durability.directory_dirty = True
             segment.append(
                 header,
                 (stored_prefix(header, base_offset, self.leader_epoch), body),
@@ -199,8 +198,8 @@ class PartitionLog:
         segment.account(header, config.index_interval_bytes)
         if header.producer_id >= 0:
             self.state.producers.appended(header, base_offset, now_ms)
-        if self._durability.first_unsynced_ms is None:
-            self._durability.first_unsynced_ms = now_ms
+        if self.durability.first_unsynced_ms is None:
+            self.durability.first_unsynced_ms = now_ms
         return AppendResult(
             base_offset,
             header.last_offset,
@@ -210,14 +209,14 @@ class PartitionLog:
         )
 
     def _must_wait(self, last_offset: int) -> bool:
-        if last_offset < self._durability.end_offset:
+        if last_offset < self.durability.end_offset:
             return False
         return self.config.sync_before_answer or (
-            self.log_end_offset - self._durability.end_offset >= self.config.flush_messages
+            self.log_end_offset - self.durability.end_offset >= self.config.flush_messages
         )
 
     def _check_usable(self) -> None:
-        failure = self._durability.failure
+        failure = self.durability.failure
         if failure is not None:
             raise failure
         if self.closed:
@@ -231,7 +230,7 @@ class PartitionLog:
         try:
             segment.cut_to_size()
         except OSError:
-            return self._durability.fail(f"a write failed and could not be undone: {error}")
+            return self.durability.fail(f"a write failed and could not be undone: {error}")
         return StorageError(f"{self.name}: cannot append to {segment.path}: {error}")
 
     def _roll(self) -> Segment:
@@ -242,7 +241,7 @@ class PartitionLog:
             self._files.remove(segment.path)
         _ = segment.file  # made now: the next segment's name preserves the log's end
         self.segments.add(segment)
-        self._durability.sealed(sealed)
+        self.durability.sealed(sealed)
         return segment
 
     # Durability
@@ -250,22 +249,12 @@ class PartitionLog:
     @property
     def durable_end_offset(self) -> int:
         """Everything below this offset is on the disk."""
-        return self._durability.end_offset
+        return self.durability.end_offset
 
     @property
     def failure(self) -> StorageError | None:
         """The error of a failed sync: then nothing is appended or acknowledged until a restart."""
-        return self._durability.failure
-
-    @property
-    def first_unsynced_ms(self) -> int | None:
-        """When the first batch was appended that no flush includes yet."""
-        return self._durability.first_unsynced_ms
-
-    @property
-    def needs_flush(self) -> bool:
-        """Whether a segment was sealed since the last flush; then the next flush should be soon."""
-        return self._durability.has_sealed
+        return self.durability.failure
 
     def begin_flush(self, *, checkpoint: bool = False) -> FlushJob | None:
         """A job that makes everything appended so far durable.
@@ -276,7 +265,7 @@ class PartitionLog:
         Returns:
             None when there is nothing to do, when a flush runs, or after a failure.
         """
-        return None if self.closed else self._durability.begin(checkpoint=checkpoint)
+        return None if self.closed else self.durability.begin(checkpoint=checkpoint)
 
     def complete_flush(self, job: FlushJob) -> None:
         """Accept the outcome of a job that ran; after a failed one the log refuses appends.
@@ -284,7 +273,7 @@ class PartitionLog:
         A failed sync is never repeated: the system may have dropped the pages, and a second sync
         would report success.
         """
-        self._durability.complete(job, closed=self.closed)
+        self.durability.complete(job, closed=self.closed)
 
     def flush(self, *, checkpoint: bool = False) -> None:
         """Sync now, in this thread.
@@ -414,7 +403,7 @@ class PartitionLog:
     def _remove_first(self, count: int) -> int:
         # Removed segments were synced, with the name of the next segment: a crash never forgets the
         # end of the log together with its records.
-        busy = self._durability.busy_segments
+        busy = self.durability.busy_segments
         removed = 0
         while removed < count and self.segments.first not in busy:
             self.segments.remove_first().remove()
@@ -431,7 +420,7 @@ class PartitionLog:
         unusable = self.closed or self.failure is not None
         if not self.config.compact or self._compactions.job is not None or unusable:
             return None
-        busy = self._durability.busy_segments
+        busy = self.durability.busy_segments
         segments = tuple(takewhile(lambda segment: segment not in busy, self.segments.sealed))
         return self._compactions.begin(segments, self.config, now_ms)
 
