@@ -170,6 +170,21 @@ def test_a_full_device_is_reported_in_one_line(args: tuple[str, ...]) -> None:
     assert done.stderr == ("kohort: output cannot be written: No space left on device; make room\n")
 
 
+@pytest.mark.parametrize(("raised", "status"), [(KeyboardInterrupt, 130), (EOFError, 1)])
+def test_ctrl_c_has_a_status_that_no_verdict_of_a_command_has(
+    monkeypatch: pytest.MonkeyPatch, raised: type[BaseException], status: int
+) -> None:
+    """`kohort table verify` ended with 1, as for a table that lost rows."""
+
+    def interrupted(context: click.Context) -> None:
+        raise raised
+
+    monkeypatch.setattr(cli, "invoke", interrupted)
+    with pytest.raises(SystemExit) as ended:
+        main(["topics"])
+    assert ended.value.code == status
+
+
 def test_tables_are_as_wide_as_their_content_and_show_missing_values() -> None:
     assert table(["GROUP", "LAG"], [["a-long-name", None], ["b", 12]]).splitlines() == [
         "GROUP        LAG",

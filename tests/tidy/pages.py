@@ -86,7 +86,7 @@ def commands_page() -> str:
     lines += [
         "Exit status: 0, or 2 for a mistake in what was asked, with one line that says what to"
     ]
-    lines += ["do; what else it means is said by the command.", ""]
+    lines += ["do, or 130 after Ctrl-C; each command says what else it means.", ""]
     for name, (place, _) in COMMANDS.items():
         module, _, attribute = place.partition(":")
         command = getattr(importlib.import_module(module), attribute)

@@ -16,6 +16,8 @@ from click.shell_completion import CompletionItem
 import kohort
 from kohort.model.errors import FULL_DISK, KohortError
 
+INTERRUPTED: Final = 130
+"""The exit status after Ctrl-C, if the command has no ordinary end then; shells use the same."""
 USER_ERROR: Final = 2
 """The exit status if the command cannot be done as requested; click uses the same."""
 
@@ -114,7 +116,8 @@ def main(args: list[str] | None = None) -> Any:
         raise SystemExit(error.exit_code) from error
     except click.Abort as error:
         click.echo("Aborted!", err=True)
-        raise SystemExit(1) from error
+        interrupted = isinstance(error.__cause__, KeyboardInterrupt)
+        raise SystemExit(INTERRUPTED if interrupted else 1) from error
     except KohortError as error:
         click.echo(f"kohort: {error}", err=True)
         raise SystemExit(error.exit_status) from error
