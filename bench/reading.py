@@ -2,10 +2,11 @@
 
     python -m bench.reading [--broker kafka] [--value-bytes 1024] [--codec none lz4]
                             [--producer-batch 16384] [--buffers 65536 262144]
+                            [--fetches 4194304 8388608]
 
 One process reads a topic of two partitions by the function that read tasks call, key and value
-only. ``--buffers`` compares sizes of the buffer that the socket is read into; the sizes take turns.
-The figures are medians of the CPU time of this process, in microseconds a row. Linux only.
+only. ``--buffers`` compares sizes of the buffer that the socket is read into, ``--fetches`` values
+of ``max.partition.fetch.bytes``; the sizes take turns. The figures are medians of the CPU time of this process, in microseconds a row. Linux only.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import os
 import resource
 import statistics
 import tempfile
+from itertools import product
 from pathlib import Path
 
 from bench.ending import end_with_children
@@ -64,17 +66,19 @@ def main() -> None:
     parser.add_argument("--producer-batch", type=int, default=PRODUCER_BATCH, metavar="BYTES")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--buffers", nargs="+", type=int, default=[client_loop._READ_BYTES])
+    parser.add_argument("--fetches", nargs="+", type=int, default=[DEFAULT_FETCH_BYTES])
     given = parser.parse_args()
     columns.load()
     with tempfile.TemporaryDirectory(prefix="kohort-bench-") as name:
         folder = Path(name)
         with start_broker(given.broker, folder / "broker") as bootstrap:
-            settings = parse_client_settings(
-                {
-                    "bootstrap.servers": bootstrap,
-                    "max.partition.fetch.bytes": DEFAULT_FETCH_BYTES,
-                }
-            )
+            settings = {
+                fetch: parse_client_settings(
+                    {"bootstrap.servers": bootstrap, "max.partition.fetch.bytes": fetch}
+                )
+                for fetch in given.fetches
+            }
+            sizes = list(product(given.buffers, given.fetches))
             for codec in given.codec:
                 case = Case(
                     given.broker,
@@ -85,13 +89,13 @@ def main() -> None:
                     given.producer_batch,
                 )
                 feed(bootstrap, case, PARTITIONS)
-                found: dict[int, list[float]] = {buffer: [] for buffer in given.buffers}
+                found: dict[tuple[int, int], list[float]] = {each: [] for each in sizes}
                 for turn in range(given.rounds + 1):
-                    for buffer in given.buffers:
-                        used = cpu_us_a_row(settings, case, buffer)
+                    for buffer, fetch in sizes:
+                        used = cpu_us_a_row(settings[fetch], case, buffer)
                         if turn:
-                            found[buffer].append(used)
-                for buffer, each in found.items():
+                            found[buffer, fetch].append(used)
+                for (buffer, fetch), each in found.items():
                     emit(
                         "reading",
                         {
@@ -99,6 +103,7 @@ def main() -> None:
                             "value_bytes": given.value_bytes,
                             "producer_batch": given.producer_batch,
                             "buffer": buffer,
+                            "fetch": fetch,
                             "cpu_us_a_row": round(statistics.median(each), 3),
                             "least": round(min(each), 3),
                         },

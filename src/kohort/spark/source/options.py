@@ -29,7 +29,7 @@ DEFAULT_LIMIT: Final = 1_000_000
 DEFAULT_LIMIT_BYTES: Final = 1 << 30
 """So that a batch of large records is not longer than one of small ones."""
 
-DEFAULT_FETCH_BYTES: Final = 8 << 20
+DEFAULT_FETCH_BYTES: Final = 4 << 20
 """``max.partition.fetch.bytes`` unless the options say otherwise. A task wants thousands of records
 of a partition. With 1 MiB, the default of Kafka's clients, broker and task need more CPU time."""
 
