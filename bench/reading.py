@@ -6,7 +6,8 @@
 
 One process reads a topic of two partitions by the function that read tasks call, key and value
 only. ``--buffers`` compares sizes of the buffer that the socket is read into, ``--fetches`` values
-of ``max.partition.fetch.bytes``; the sizes take turns. The figures are medians of the CPU time of this process, in microseconds a row. Linux only.
+of ``max.partition.fetch.bytes``; the sizes take turns. The figures are medians of the CPU time of
+this process, in microseconds a row. Linux only.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import struct
 from collections.abc import Callable, Iterator
 from random import Random
 
-import google_crc32c
+from crc32c import crc32c
 from tests.embedded.java_connect import encoded, values
 from tests.storage.disks import content, cut, damage
 from tests.stored_records import iterate_records
@@ -213,7 +213,7 @@ def columns(data: bytes) -> bool:
 
 def _with_crc(head: bytes, body: bytes) -> bytes:
     length = struct.pack(">i", len(head) - 12 + 4 + len(body))
-    return head[:8] + length + head[12:17] + struct.pack(">I", google_crc32c.value(body)) + body
+    return head[:8] + length + head[12:17] + struct.pack(">I", crc32c(body)) + body
 
 
 def _log_of_offsets() -> UnsyncedLossFiles:

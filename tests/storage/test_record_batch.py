@@ -6,10 +6,10 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import google_crc32c
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatch as AiokafkaBatch
 from aiokafka.record.default_records import DefaultRecordBatchBuilder as AiokafkaBuilder
+from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 from kafka.record.default_records import DefaultRecordBatch as KafkaPythonBatch
@@ -70,7 +70,7 @@ def resealed(batch: bytes, **changes: int) -> bytes:
     """The batch with other header fields and a matching checksum."""
     header = parse_header(batch)._replace(**changes)
     body = HEADER.pack(*header)[CRC_START:] + batch[HEADER_SIZE:]
-    return HEADER.pack(*header._replace(crc=google_crc32c.value(body))) + batch[HEADER_SIZE:]
+    return HEADER.pack(*header._replace(crc=crc32c(body))) + batch[HEADER_SIZE:]
 
 
 def foreign_batch(builder: type, given_records: Sequence[Record], codec: CompressionType) -> bytes:

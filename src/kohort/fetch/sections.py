@@ -13,7 +13,7 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-import google_crc32c
+from crc32c import crc32c
 
 from kohort.model.errors import ErrorCode, KohortError
 from kohort.model.ids import TopicPartition
@@ -155,19 +155,10 @@ def _is_abort(header: BatchHeader, batch: memoryview) -> bool:
 
 
 def _check_crc(header: BatchHeader, batch: memoryview) -> None:
-    found = google_crc32c.value(_readable(batch[CRC_START:]))
+    found = crc32c(batch[CRC_START:])
     if found != header.crc:
         raise RefusedBatch(
             f"its checksum is {header.crc:#010x}, but its bytes have {found:#010x}: it was damaged "
             "on disk or on the network",
             ErrorCode.CORRUPT_MESSAGE,
         )
-
-
-def _readable(data: memoryview) -> Any:
-    """The bytes in a form that google_crc32c reads; it refuses views, except those of numpy."""
-    if google_crc32c.implementation != "c":
-        return bytes(data)
-    import numpy as np  # noqa: PLC0415 - readers of batches have numpy, others import this module
-
-    return np.frombuffer(data, np.uint8)

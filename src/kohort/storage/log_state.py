@@ -14,7 +14,7 @@ import json
 from collections import deque
 from typing import Any, Final, NamedTuple
 
-import google_crc32c
+from crc32c import crc32c
 
 from kohort.storage.producer_state import (
     BATCHES_REMEMBERED,
@@ -118,13 +118,13 @@ class LogState:
             },
             separators=(",", ":"),
         ).encode()
-        return b"%08x\n%s" % (google_crc32c.value(body), body)
+        return b"%08x\n%s" % (crc32c(body), body)
 
 
 def load_state(content: bytes, max_producers: int) -> LogState | None:
     """Read a snapshot; None when it is torn or has another format."""
     crc, _, body = content.partition(b"\n")
-    if crc != b"%08x" % google_crc32c.value(body):
+    if crc != b"%08x" % crc32c(body):
         return None
     stored: dict[str, Any] = json.loads(body)
     if stored["version"] != _FORMAT:

@@ -14,7 +14,7 @@ import struct
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-import google_crc32c
+from crc32c import crc32c
 
 from kohort.model.errors import ErrorCode
 from kohort.storage.errors import CorruptLog, RefusedBatch
@@ -129,7 +129,7 @@ def check_batch(
             ErrorCode.MESSAGE_TOO_LARGE,
         )
     body = bytes(memoryview(records)[CRC_START:])
-    crc = google_crc32c.value(body)
+    crc = crc32c(body)
     if crc != header.crc:
         raise RefusedBatch(
             f"the batch's checksum is {header.crc:#010x}, its bytes give {crc:#010x}",
@@ -191,9 +191,7 @@ def with_log_append_time(
     attributes = header.attributes | LOG_APPEND_TIME_BIT
     head = _BODY_HEAD.pack(attributes, header.last_offset_delta, header.base_timestamp, now_ms)
     body = head + body[_BODY_HEAD.size :]
-    header = header._replace(
-        attributes=attributes, max_timestamp=now_ms, crc=google_crc32c.value(body)
-    )
+    header = header._replace(attributes=attributes, max_timestamp=now_ms, crc=crc32c(body))
     return header, body
 
 
@@ -208,7 +206,7 @@ def check_stored(header: BatchHeader, batch: bytes | memoryview, where: str) -> 
     Raises:
         CorruptLog: the checksum differs.
     """
-    crc = google_crc32c.value(bytes(batch[CRC_START:]))
+    crc = crc32c(batch[CRC_START:])
     if crc != header.crc:
         raise CorruptLog(
             f"{where}: damaged (offset {header.base_offset}): checksum {crc:#010x} where "

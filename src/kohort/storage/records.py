@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-import google_crc32c
+from crc32c import crc32c
 
 from kohort.model.errors import ErrorCode
 from kohort.storage.compression import CompressionType, compress, decompress
@@ -98,7 +98,7 @@ def assemble(header: BatchHeader, records: bytes) -> bytes:
     section = compress(records, CompressionType(header.compression))
     length = HEADER_SIZE - LENGTH_END + len(section)
     head = HEADER.pack(*header._replace(batch_length=length, crc=0))
-    crc = google_crc32c.extend(google_crc32c.value(head[CRC_START:]), section)
+    crc = crc32c(section, crc32c(head[CRC_START:]))
     return HEADER.pack(*header._replace(batch_length=length, crc=crc)) + section
 
 

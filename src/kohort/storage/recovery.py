@@ -23,7 +23,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-import google_crc32c
+from crc32c import crc32c
 
 from kohort.storage.errors import CorruptLog
 from kohort.storage.files import Files, read_file
@@ -245,7 +245,7 @@ class _ChunkReader:
         crc = 0
         while position < end:
             size = min(_CHUNK, end - position)
-            crc = google_crc32c.extend(crc, self._bytes(position, size))
+            crc = crc32c(self._bytes(position, size), crc)
             position += size
         return crc
 

@@ -17,7 +17,7 @@ from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-import google_crc32c
+from crc32c import crc32c
 
 _FORMAT: Final = 1
 _MAGIC: Final = b"kohort-sparse\n"
@@ -71,7 +71,7 @@ class SparseIndex:
         """The content of the file."""
         arrays = self.offsets.tobytes() + self.positions.tobytes() + self.timestamps.tobytes()
         body = _HEAD.pack(_FORMAT, *extent, len(self)) + arrays
-        crc: int = google_crc32c.value(body)
+        crc = crc32c(body)
         return _MAGIC + body + crc.to_bytes(4, "little")
 
 
@@ -80,7 +80,7 @@ def load_index(content: bytes) -> tuple[SparseIndex, SegmentExtent] | None:
     body = content[len(_MAGIC) : -4]
     if not content.startswith(_MAGIC) or len(body) < _HEAD.size:
         return None
-    if google_crc32c.value(body) != int.from_bytes(content[-4:], "little"):
+    if crc32c(body) != int.from_bytes(content[-4:], "little"):
         return None
     version, *extent, count = _HEAD.unpack_from(body)
     if version != _FORMAT or len(body) != _HEAD.size + 16 * count:

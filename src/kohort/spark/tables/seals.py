@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-import google_crc32c
+from crc32c import crc32c
 
 from kohort.spark.ledgers.ledger import Seal
 
@@ -25,5 +25,5 @@ def seal_of(path: Path) -> Seal:
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK):
             size += len(chunk)
-            crc = google_crc32c.extend(crc, chunk)
+            crc = crc32c(chunk, crc)
     return Seal(size, crc)
