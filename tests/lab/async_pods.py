@@ -156,4 +156,4 @@ def forget_the_dead() -> None:
 def use_async_consumers(patch: pytest.MonkeyPatch) -> None:
     """Worlds that are made from now on have pods with `AsyncConsumer`."""
     install(patch, lambda: Worlds.present.now)
-    patch.setattr("kohort.lab.world.Pod", AsyncPod)
+    patch.setattr("kohort.lab.world_parts.Pod", AsyncPod)

@@ -126,4 +126,4 @@ def use_blocking_consumers(patch: pytest.MonkeyPatch, preempted: float) -> None:
     """
     install(patch, lambda: Worlds.present.now, preempted)
     patch.setattr(ThreadPod, "preempted", preempted)
-    patch.setattr("kohort.lab.world.Pod", ThreadPod)
+    patch.setattr("kohort.lab.world_parts.Pod", ThreadPod)

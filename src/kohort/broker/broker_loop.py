@@ -17,8 +17,9 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from kohort.broker.journal import Journal
 from kohort.broker.limits import (
     LEAST_DELAY_MICROS,
     PUT_OFF_BYTES,
@@ -37,14 +38,23 @@ from kohort.model.errors import ErrorCode
 from kohort.model.ids import ConnectionId, Ticket
 from kohort.model.instants import MICROS_PER_SECOND, Instant, WallMillis
 
-if TYPE_CHECKING:
-    from kohort.broker.journal import Journal
-    from kohort.broker.service import Dispatcher  # which answers by the broker loop
-
 logger = logging.getLogger(__name__)
 
 _FAR = Instant(2**63)
 """Later than any instant."""
+
+
+class Service(Protocol):
+    """Answers the requests that are not the coordinator's."""
+
+    def serve(self, session: Session, request: Handle, now: Instant) -> None:
+        """Answer now or later, through ``BrokerLoop.answer``."""
+
+    def settle(self, now: Instant) -> None:
+        """A turn ends: answer what the turn has made ready."""
+
+    def lost(self, conn: ConnectionId) -> None:
+        """Forget what is parked for a connection."""
 
 
 class BrokerLoop:
@@ -70,7 +80,7 @@ class BrokerLoop:
         self._gate = gate
         self._observe = observe
         self._journal: Journal
-        self._service: Dispatcher
+        self._service: Service
         self._later: deque[Handle] = deque()
         self._put_off: deque[tuple[Session, bytes | None]] = deque()
         """Reads of sockets in order; None: the end of the connection."""
@@ -85,7 +95,7 @@ class BrokerLoop:
         self._next_conn = 0
         self._all_gone = asyncio.Event()
 
-    def attach(self, journal: Journal, service: Dispatcher) -> None:
+    def attach(self, journal: Journal, service: Service) -> None:
         """Set the journal and the service, and start the clock."""
         self._journal = journal
         self._service = service

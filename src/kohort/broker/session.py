@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import Protocol, cast
 
 from kohort.broker.limits import (
     CLOSE_GRACE_SECONDS,
@@ -28,8 +28,21 @@ from kohort.engine.coordinator_outputs import Handle
 from kohort.model.ids import ConnectionId
 from kohort.model.instants import Instant
 
-if TYPE_CHECKING:
-    from kohort.broker.broker_loop import BrokerLoop  # which drives the sessions
+
+class SessionHost(Protocol):
+    """The calls of a session to the broker loop."""
+
+    def opened(self, session: Session) -> bool:
+        """Admit a new connection, giving it its id; False: refuse it."""
+
+    def received(self, session: Session, data: bytes | memoryview) -> None:
+        """Bytes came in; a memoryview is good only until the call returns."""
+
+    def closed(self, session: Session) -> None:
+        """The connection is gone."""
+
+    def ready(self, session: Session) -> None:
+        """The session can be served again: its client has read enough."""
 
 
 class Session(asyncio.Protocol):
@@ -55,7 +68,7 @@ class Session(asyncio.Protocol):
         "waiting",
     )
 
-    def __init__(self, broker_loop: BrokerLoop, node: BrokerState) -> None:
+    def __init__(self, broker_loop: SessionHost, node: BrokerState) -> None:
         self._broker_loop = broker_loop
         self.node = node
         self._transport: asyncio.Transport | None = None
@@ -190,7 +203,7 @@ class BufferedSession(Session, asyncio.BufferedProtocol):
 
     __slots__ = ("_buffer",)
 
-    def __init__(self, buffer: memoryview, broker_loop: BrokerLoop, node: BrokerState) -> None:
+    def __init__(self, buffer: memoryview, broker_loop: SessionHost, node: BrokerState) -> None:
         super().__init__(broker_loop, node)
         self._buffer = buffer
 
@@ -204,7 +217,7 @@ class BufferedSession(Session, asyncio.BufferedProtocol):
 
 
 def session_maker(
-    loop: asyncio.AbstractEventLoop, broker_loop: BrokerLoop
+    loop: asyncio.AbstractEventLoop, broker_loop: SessionHost
 ) -> Callable[[BrokerState], Session]:
     """A function that makes the sessions of a node, of the kind that costs least on ``loop``."""
     if isinstance(loop, asyncio.BaseEventLoop):

@@ -109,7 +109,9 @@ class AsyncConsumer(AsyncPositions, Generic[K, V]):
     def __init__(self, settings: Settings = None, /, **more: object) -> None:
         self.side = LoopSide()
         """For kohort's own use."""
-        self._inner: UnblockedConsumer[K, V] = UnblockedConsumer(self, settings, more)
+        self._inner: UnblockedConsumer[K, V] = UnblockedConsumer(
+            self, self.side, self.check_loop, settings, more
+        )
         self._loop: PollLoop = self._inner._loop
         self._driver: AsyncDriver[ConsumerCore] = self._inner._driver
         self._due = self._driver.driver.due

@@ -12,22 +12,52 @@ from __future__ import annotations
 
 from collections import deque
 from random import Random
-from typing import TYPE_CHECKING
+from typing import Protocol
 from zlib import crc32
 
 from kohort.lab.plan import NetworkPlan
-from kohort.lab.scheduler import Scheduler
+from kohort.lab.scheduler import Process, Scheduler
 from kohort.model.ids import ConnectionId
-
-if TYPE_CHECKING:
-    from kohort.lab.node import Node  # the broker's end of connections
-    from kohort.lab.pod import Pod  # the client's end of connections
 
 _PPM = 1_000_000
 _MERGE_MICROS = 20_000
 """The longest time that bytes wait for the next send."""
 _PIECE_GAP_MICROS = 1
 """Between two pieces; pieces that arrive at the same instant would arrive as one."""
+
+
+class ClientEnd(Protocol):
+    """The client's end of connections."""
+
+    process: Process
+    hears: bool
+    speaks: bool
+
+    def line_opened(self, line: Line) -> None:
+        """A requested connection is open."""
+
+    def line_received(self, line: Line, data: bytes) -> None:
+        """Bytes came."""
+
+    def line_lost(self, line: Line, reason: str) -> None:
+        """A connection ended, broke, or could not be opened."""
+
+
+class ServerEnd(Protocol):
+    """The broker's end of connections."""
+
+    process: Process
+    up: bool
+    silent: bool
+
+    def line_accepted(self, line: Line) -> None:
+        """A client connected."""
+
+    def line_received(self, line: Line, data: bytes) -> None:
+        """Bytes came."""
+
+    def line_lost(self, line: Line) -> None:
+        """A client closed or lost its connection."""
 
 
 class _Way:
@@ -60,7 +90,12 @@ class Line:
     )
 
     def __init__(
-        self, conn: ConnectionId, local: ConnectionId, client: Pod, port: int, server_life: int
+        self,
+        conn: ConnectionId,
+        local: ConnectionId,
+        client: ClientEnd,
+        port: int,
+        server_life: int,
     ) -> None:
         self.conn = conn
         """The id at the broker."""
@@ -90,7 +125,7 @@ class Network:
     """
 
     def __init__(
-        self, scheduler: Scheduler, plan: NetworkPlan, random: Random, server: Node
+        self, scheduler: Scheduler, plan: NetworkPlan, random: Random, server: ServerEnd
     ) -> None:
         self.plan = plan
         self.digest = 0
@@ -105,7 +140,7 @@ class Network:
 
     # -- connections ------------------------------------------------------------------------------
 
-    def connect(self, client: Pod, local: ConnectionId, port: int) -> Line:
+    def connect(self, client: ClientEnd, local: ConnectionId, port: int) -> Line:
         """Open a connection to a port; the client learns the outcome, or nothing at all."""
         line = Line(ConnectionId(self._next), local, client, port, self._server.process.life)
         self._next += 1
@@ -153,7 +188,7 @@ class Network:
         """Lose all bytes of a connection from now on; neither end learns this."""
         line.dead = True
 
-    def lines_of(self, client: Pod | None) -> list[Line]:
+    def lines_of(self, client: ClientEnd | None) -> list[Line]:
         """The connections of a client, or all of them."""
         return [line for line in self._lines.values() if client is None or line.client is client]
 
@@ -164,7 +199,7 @@ class Network:
             if not self._server.silent:
                 self._push(line, line.down, None)
 
-    def client_died(self, client: Pod, *, silent: bool) -> None:
+    def client_died(self, client: ClientEnd, *, silent: bool) -> None:
         """The process of a client is gone."""
         for line in self.lines_of(client):
             line.at_client = False
@@ -174,7 +209,7 @@ class Network:
             else:
                 self._push(line, line.up, None)
 
-    def healed(self, client: Pod) -> None:
+    def healed(self, client: ClientEnd) -> None:
         """Send the bytes that a cut held back, in the directions that are open again."""
         for line in self.lines_of(client):
             for way, open_again in ((line.up, client.speaks), (line.down, client.hears)):

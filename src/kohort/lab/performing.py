@@ -8,31 +8,29 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from kohort.lab import actions
 from kohort.lab.application import Consuming
 from kohort.lab.leaders import port_of
 from kohort.lab.operator import describe
+from kohort.lab.world_parts import WorldParts
 from kohort.model.errors import ConfigError
 from kohort.model.ids import GroupId, TopicPartition
 from kohort.model.world_facts import TopicSized
 
-if TYPE_CHECKING:
-    from kohort.lab.world import World  # which performs actions by this module
-
-Perform = Callable[["World", Any], object]
+Perform = Callable[[WorldParts, Any], object]
 """Performs an action of one kind on a world."""
 
 
-def _crash_broker(world: World, action: actions.CrashBroker) -> None:
+def _crash_broker(world: WorldParts, action: actions.CrashBroker) -> None:
     if world.node.up:
         world.note_fault("crash", "broker")
         world.node.crash(power_cut=action.power_cut, silent=action.silent)
         world.scheduler.after(action.down_ms, None, world.node.start)
 
 
-def _crash_at_persist(world: World, action: actions.CrashAtPersist) -> None:
+def _crash_at_persist(world: WorldParts, action: actions.CrashAtPersist) -> None:
     if action.moment not in actions.PERSIST_MOMENTS:
         known = ", ".join(actions.PERSIST_MOMENTS)
         raise ConfigError(f"moment {action.moment!r} of a persist is unknown; known: {known}")
@@ -40,29 +38,29 @@ def _crash_at_persist(world: World, action: actions.CrashAtPersist) -> None:
     world.node.journal.arm(action)
 
 
-def _stall_broker(world: World, action: actions.StallBroker) -> None:
+def _stall_broker(world: WorldParts, action: actions.StallBroker) -> None:
     world.note_fault("stall", "broker")
     world.node.pause()
     world.after(action.for_ms, world.node.resume)
 
 
-def _jump(world: World, action: actions.JumpWallClock) -> None:
+def _jump(world: WorldParts, action: actions.JumpWallClock) -> None:
     world.note_fault("wall clock", "broker")
     world.node.set_clock(action.by_ms)
 
 
-def _kill(world: World, action: actions.KillPod) -> None:
+def _kill(world: WorldParts, action: actions.KillPod) -> None:
     world.note_fault("kill", action.pod)
     world.pods[action.pod].kill(node_lost=action.node_lost, back_after_ms=action.back_after_ms)
 
 
-def _pause(world: World, action: actions.PausePod) -> None:
+def _pause(world: WorldParts, action: actions.PausePod) -> None:
     world.note_fault("pause", action.pod)
     world.pods[action.pod].pause()
     world.after(action.for_ms, world.pods[action.pod].resume)
 
 
-def _cut(world: World, action: actions.CutPod) -> None:
+def _cut(world: WorldParts, action: actions.CutPod) -> None:
     if action.direction not in actions.DIRECTIONS:
         known = ", ".join(actions.DIRECTIONS)
         raise ConfigError(f"direction {action.direction!r} is unknown; known: {known}")
@@ -72,20 +70,20 @@ def _cut(world: World, action: actions.CutPod) -> None:
     world.after(action.for_ms, pod.heal)
 
 
-def _reset(world: World, action: actions.ResetLines) -> None:
+def _reset(world: WorldParts, action: actions.ResetLines) -> None:
     world.note_fault("reset", action.pod or "all")
     client = world.pods[action.pod] if action.pod is not None else None
     for line in world.network.lines_of(client):
         world.network.reset(line)
 
 
-def _half_open(world: World, action: actions.HalfOpenLines) -> None:
+def _half_open(world: WorldParts, action: actions.HalfOpenLines) -> None:
     world.note_fault("half open", action.pod)
     for line in world.network.lines_of(world.pods[action.pod]):
         world.network.half_open(line)
 
 
-def _weather(world: World, action: actions.Weather) -> None:
+def _weather(world: WorldParts, action: actions.Weather) -> None:
     world.note_fault("weather", "network")
     network = world.network
     network.plan = replace(
@@ -97,39 +95,39 @@ def _weather(world: World, action: actions.Weather) -> None:
     world.after(action.for_ms, setattr, network, "plan", world.plan.network)
 
 
-def _slow_disk(world: World, action: actions.SlowDisk) -> None:
+def _slow_disk(world: WorldParts, action: actions.SlowDisk) -> None:
     world.note_fault("slow disk", "broker")
     journal = world.node.journal
     journal.plan = replace(journal.plan, sync_micros=action.sync_ms * 1_000)
     world.after(action.for_ms, setattr, journal, "plan", world.plan.disk)
 
 
-def _full_disk(world: World, action: actions.FullDisk) -> None:
+def _full_disk(world: WorldParts, action: actions.FullDisk) -> None:
     world.note_fault("full disk", "broker")
     disk = world.node.journal.disk
     disk.capacity = disk.used()
     world.after(action.for_ms, setattr, disk, "capacity", None)
 
 
-def _fail_sync(world: World, action: actions.FailSync) -> None:
+def _fail_sync(world: WorldParts, action: actions.FailSync) -> None:
     world.note_fault("failed sync", "broker")
     world.node.journal.fail_next_sync(
         lambda: world.after(action.down_ms, _restart_broken_broker, world)
     )
 
 
-def _restart_broken_broker(world: World) -> None:
+def _restart_broken_broker(world: WorldParts) -> None:
     if world.node.up and world.node.journal.broken:
         world.node.crash(power_cut=False, silent=False)
         world.node.start()
 
 
-def _rejoin(world: World, action: actions.Rejoin) -> None:
+def _rejoin(world: WorldParts, action: actions.Rejoin) -> None:
     world.note_fault("rejoin", action.pod)
     world.pods[action.pod].rejoin()
 
 
-def _grow(world: World, action: actions.GrowTopic) -> None:
+def _grow(world: WorldParts, action: actions.GrowTopic) -> None:
     topic = world.topics.topics.get(action.topic)
     if topic is None:
         known = ", ".join(world.topics.topics)
@@ -139,18 +137,18 @@ def _grow(world: World, action: actions.GrowTopic) -> None:
         world.record("world", 1, TopicSized(topic=action.topic, partitions=topic.partitions))
 
 
-def _unsubscribe(world: World, action: actions.UnsubscribePod) -> None:
+def _unsubscribe(world: WorldParts, action: actions.UnsubscribePod) -> None:
     world.note_fault("unsubscribe", action.pod)
     world.pods[action.pod].unsubscribe(action.again_ms)
 
 
-def _move_leaders(world: World, action: actions.MoveLeaders) -> None:
+def _move_leaders(world: WorldParts, action: actions.MoveLeaders) -> None:
     topic = world.topics.topics.get(action.topic)
     for partition in range(topic.partitions if topic is not None else 0):
         world.node.leaders.move(TopicPartition(action.topic, partition), action.node)
 
 
-def _stop_node(world: World, action: actions.StopNode) -> None:
+def _stop_node(world: WorldParts, action: actions.StopNode) -> None:
     leaders = world.node.leaders
     if action.node == 1 or action.node not in leaders.nodes:
         raise ConfigError(f"node {action.node} cannot be stopped; there are: {leaders.nodes}")
@@ -160,19 +158,19 @@ def _stop_node(world: World, action: actions.StopNode) -> None:
     world.scheduler.after(action.for_ms, None, _start_node, world, action.node)
 
 
-def _start_node(world: World, node: int) -> None:
+def _start_node(world: WorldParts, node: int) -> None:
     world.node.leaders.start(node)
     world.network.closed_ports.discard(port_of(node))
 
 
-def _lose_coordinator(world: World, action: actions.LoseCoordinator) -> None:
+def _lose_coordinator(world: WorldParts, action: actions.LoseCoordinator) -> None:
     node = world.node
     world.note_fault("coordinator lost", "broker")
     node.coordinates = False
     world.scheduler.after(action.for_ms, None, node.coordinate)
 
 
-def _compact(world: World, action: actions.CompactLog) -> None:
+def _compact(world: WorldParts, action: actions.CompactLog) -> None:
     node = world.node
     if not node.up or node.process.paused:
         return
@@ -183,7 +181,7 @@ def _compact(world: World, action: actions.CompactLog) -> None:
         world.scheduler.after(action.down_ms, None, node.start)
 
 
-def _describe(world: World, _action: actions.DescribeGroup) -> None:
+def _describe(world: WorldParts, _action: actions.DescribeGroup) -> None:
     if world.node.up and not world.node.process.paused:
         describe(world.node, GroupId(world.plan.group_id))
 
@@ -191,7 +189,7 @@ def _describe(world: World, _action: actions.DescribeGroup) -> None:
 def _calling(call: Callable[[Consuming, Any], None]) -> Perform:
     """Call the application of a pod, if its process runs."""
 
-    def perform(world: World, action: actions.PodAction) -> None:
+    def perform(world: WorldParts, action: actions.PodAction) -> None:
         pod = world.pods[action.pod]
         if pod.up:
             call(pod.application, action)

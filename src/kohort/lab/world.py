@@ -8,45 +8,28 @@ not know: how plans are drawn, the checks of histories.
 from __future__ import annotations
 
 from collections.abc import Callable
-from random import Random
-from typing import Any
 
 from kohort.engine.member_engine import MemberEngine
 from kohort.history.promises import BUILT_IN, DEFERRING, HANDING_OVER, INCREMENTAL
 from kohort.lab.actions import Action
-from kohort.lab.leaders import Leaders
-from kohort.lab.network import Network
-from kohort.lab.node import Node
 from kohort.lab.performing import PERFORMERS
 from kohort.lab.plan import Plan
-from kohort.lab.pod import Pod
-from kohort.lab.scheduler import Choose, Scheduler
-from kohort.lab.topics import TopicBook
+from kohort.lab.scheduler import Choose
+from kohort.lab.world_parts import WORLD, WorldParts
 from kohort.member.states import MemberState
-from kohort.model.group_config import GroupConfig
-from kohort.model.history_record import AnyFact, Recorded
+from kohort.model.history_record import Recorded
 from kohort.model.ids import GroupId, ProtocolName, TopicPartition
 from kohort.model.instants import MICROS_PER_MILLI, Instant
 from kohort.model.world_facts import (
-    FaultBegan,
     FaultsHealed,
     HistoryCalmed,
     PolicyDeclared,
     TopicSized,
 )
 
-WORLD = "world"
 
-
-class World:
-    """One run of a plan.
-
-    Args:
-        plan: everything that will be.
-        choose: decides between simultaneous arrivals at the broker; None keeps them in order.
-        recording: whether facts are told; without it only the engines run.
-        take: takes each fact as it comes, so that none is kept; None: ``history`` gathers them.
-    """
+class World(WorldParts):
+    """One run of a plan; the arguments are those of `WorldParts`."""
 
     def __init__(
         self,
@@ -56,47 +39,10 @@ class World:
         recording: bool = True,
         take: Callable[[Recorded], None] | None = None,
     ) -> None:
-        self.plan = plan
-        self.scheduler = Scheduler(choose)
-        self.history: list[Recorded] = []
-        self.facts = 0
-        """The number of recorded facts."""
-        self._take = self.history.append if take is None else take
-        self.topics = TopicBook(plan.topics)
-        self._recording = recording
-        self.node = Node(
-            self.scheduler,
-            GroupConfig.from_settings(dict(plan.coordinator)),
-            plan.disk,
-            random=self._stream("broker"),
-            topics=self.topics,
-            leaders=Leaders(plan.nodes),
-            record=self.record,
-            recording=recording,
-        )
-        self.network = Network(self.scheduler, plan.network, self._stream("network"), self.node)
-        self.node.network = self.network
-        self.pods: dict[str, Pod] = {
-            pod.name: Pod(
-                self.scheduler,
-                pod,
-                group_id=plan.group_id,
-                random=self._stream(f"pod {pod.name}"),
-                network=self.network,
-                topics=self.topics,
-                record=self.record,
-            )
-            for pod in plan.pods
-        }
-        self.frozen = False
-        """Whether only the core changes from now on."""
+        super().__init__(plan, choose=choose, recording=recording, take=take)
         self.core: tuple[str, ...] = ()
         """After healing: the pods that must converge, which are those without a fault."""
         self._schedule()
-
-    def _stream(self, name: str) -> Random:
-        """A generator for one part, so that the choices of other parts do not change with it."""
-        return Random(f"{self.plan.seed}/{name}")
 
     def _schedule(self) -> None:
         scheduler = self.scheduler
@@ -115,47 +61,15 @@ class World:
 
     # -- running ----------------------------------------------------------------------------------
 
-    @property
-    def now(self) -> Instant:
-        """The present instant."""
-        return self.scheduler.now
-
     def run(self, until_ms: int | None = None) -> None:
         """Run to an instant, or to the plan's end."""
         end = self.plan.duration_ms if until_ms is None else until_ms
         self.scheduler.run(Instant(end * MICROS_PER_MILLI))
 
-    def record(self, source: str, incarnation: int, fact: AnyFact) -> None:
-        """Record a fact."""
-        if self._recording:
-            self.facts = sequence = self.facts + 1
-            self._take(
-                Recorded(
-                    sequence=sequence,
-                    at=self.scheduler.now,
-                    incarnation=incarnation,
-                    source=source,
-                    fact=fact,
-                )
-            )
-
-    def note_fault(self, name: str, target: str) -> None:
-        """Record a fault that was made on purpose."""
-        self.record(WORLD, 1, FaultBegan(name=name, target=target))
-
     def do(self, action: Action) -> None:
         """Carry out an action, unless the world is frozen."""
         if not self.frozen:
             PERFORMERS[type(action)](self, action)
-
-    def after(self, millis: int | None, action: Any, *args: Any) -> None:
-        """Undo an action later, unless the world is frozen; never if ``millis`` is None."""
-        if millis is not None:
-            self.scheduler.after(millis, None, self._unless_frozen, action, args)
-
-    def _unless_frozen(self, action: Any, args: tuple[Any, ...]) -> None:
-        if not self.frozen:
-            action(*args)
 
     def _heal(self) -> None:
         """End all faults of the core; the faults of other pods stay."""

@@ -15,6 +15,7 @@ from kohort.client.connections.driver_thread import DriverThread, consumer_threa
 from kohort.client.connections.readable_event import ReadableEvent
 from kohort.client.consumer import Consumer
 from kohort.client.consuming.async_driver import AsyncDriver
+from kohort.client.consuming.loop_side import LoopSide
 from kohort.client.errors import Closed
 from kohort.client.fetching.record_fetcher import RecordFetcher
 from kohort.client.listeners import Told, tell
@@ -24,20 +25,28 @@ from kohort.consumer.effects import Callback
 from kohort.model.ids import TopicPartition
 
 if TYPE_CHECKING:
-    from kohort.client.async_consumer import AsyncConsumer
     from kohort.client.fetching.column_fetcher import ColumnFetcher  # needs the extra arrow
 
 
 class UnblockedConsumer(Consumer[K, V]):
-    """The consumer behind an `AsyncConsumer`, which listeners know."""
+    """The consumer behind an `AsyncConsumer`.
+
+    Args:
+        outer: the consumer that listeners know.
+        side: the parts that the event loop calls.
+        check_loop: raises WrongUse in another event loop than that of the first call.
+        settings, more: as `Consumer`.
+    """
 
     def __init__(
         self,
-        outer: AsyncConsumer[K, V],
+        outer: object,
+        side: LoopSide,
+        check_loop: Callable[[], None],
         settings: Settings,
         more: Mapping[str, object],
     ) -> None:
-        self._outer = outer
+        self._outer, self._side, self._check_loop = outer, side, check_loop
         self.forked = False
         """Whether this is a child process of the consumer's."""
         self._driver: AsyncDriver[ConsumerCore]
@@ -63,10 +72,10 @@ class UnblockedConsumer(Consumer[K, V]):
         return self._fetcher.event() if self._columns is None else self._columns.event()
 
     def _make_fetcher(self, settings: ClientSettings) -> RecordFetcher:
-        return RecordFetcher(settings, aside=self._outer.side.aside)
+        return RecordFetcher(settings, aside=self._side.aside)
 
     def _make_thread(self, settings: ClientSettings) -> DriverThread[ConsumerCore]:
-        wake = self._outer.side.wake
+        wake = self._side.wake
         thread = consumer_thread(
             settings, self._recorder, AsyncDriver, wake, has_group=self._has_group
         )
@@ -75,7 +84,7 @@ class UnblockedConsumer(Consumer[K, V]):
         return thread
 
     def _run_when_dropped(self) -> Callable[[Callable[[], None]], object]:
-        return self._outer.side.drop
+        return self._side.drop
 
     def _tell(self, kind: Callback, partitions: frozenset[TopicPartition]) -> Told:
         return tell(self._listener, kind, self._outer, partitions)
@@ -86,7 +95,7 @@ class UnblockedConsumer(Consumer[K, V]):
 
     @contextmanager
     def _alone(self, *, closing: bool = False) -> Iterator[None]:
-        self._outer.check_loop()
+        self._check_loop()
         if self._closed and not closing:
             raise Closed("this consumer was closed; make a new one")
         yield

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -35,9 +35,7 @@ from kohort.spark.tables.missing_rows import (
     as_table,
     piece_at,
 )
-
-if TYPE_CHECKING:
-    from kohort.spark.tables.partition_check import PartitionVerdict
+from kohort.spark.tables.verdict import PartitionVerdict
 
 _OFFSET: Final = PLACE[2]
 _EXAMPLES: Final = 3

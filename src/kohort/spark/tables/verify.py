@@ -23,8 +23,9 @@ from kohort.spark.state.heads import STATE
 from kohort.spark.state.judging import PartitionComputation
 from kohort.spark.state.stage import Loaded
 from kohort.spark.tables.missing_rows import MissingRows, QueryRunner, TableQueries
-from kohort.spark.tables.partition_check import PartitionCheck, PartitionVerdict, gone_records
+from kohort.spark.tables.partition_check import PartitionCheck, gone_records
 from kohort.spark.tables.table import Orphan, open_ledger, orphans_of
+from kohort.spark.tables.verdict import PartitionVerdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
