@@ -12,11 +12,9 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kohort.spark.ledgers.ledger import LedgerError
-from kohort.spark.tables.layout import no_right
+from kohort.spark.tables.seals import readable
 from kohort.spark.tables.table import kind_of, open_ledger
 
 
@@ -81,15 +79,8 @@ def _type_name(kind: str | Mapping[str, str]) -> str:
 
 
 def _rows(directory: Path, files: Iterable[str]) -> int:
-    rows, path = 0, ""
-    try:
-        for path in files:
+    rows = 0
+    for path in files:
+        with readable(directory / path):
             rows += pq.read_metadata(directory / path).num_rows
-    except PermissionError as error:
-        raise no_right(directory / path, "a file") from error
-    except (OSError, pa.ArrowException) as error:
-        raise LedgerError(
-            f"a committed file of {directory} cannot be read: {error}; `kohort table verify` names "
-            "all damaged files"
-        ) from error
     return rows

@@ -22,7 +22,7 @@ from kohort.client.errors import FetchFailed
 from kohort.client.fetching.record_fetcher import ProblemKind, RecordFetcher
 from kohort.model.ids import TopicPartition
 from kohort.model.positions import Position
-from kohort.spark.ledgers.ledger import LedgerError, ManifestRow, NotedTopic, Seal
+from kohort.spark.ledgers.ledger import ManifestRow, NotedTopic, Seal
 from kohort.spark.state.judging import PartitionComputation
 from kohort.spark.tables.layout import (
     PLACE,
@@ -32,7 +32,7 @@ from kohort.spark.tables.layout import (
     record_hash,
 )
 from kohort.spark.tables.missing_rows import MissingRows
-from kohort.spark.tables.seals import seal_of
+from kohort.spark.tables.seals import readable, seal_of
 from kohort.spark.tables.verdict import PartitionVerdict
 
 EXAMPLES: Final = 5
@@ -318,15 +318,8 @@ def gone_records(
     """
     found = [_EMPTY]
     for path in _candidates(files, partition):
-        try:
+        with readable(directory / path):
             found.append(_rows_in(directory / path, partition)[0])
-        except PermissionError as error:
-            raise no_right(directory / path, "a file") from error
-        except (OSError, pa.ArrowException) as error:
-            raise LedgerError(
-                f"{directory / path} cannot be read: {error}; `kohort table verify` names damaged "
-                "files"
-            ) from error
     rows = np.unique(_join(found))
     rows = rows[rows >= begin]
     end = min(int(rows[-1]) + 1, log_end) if len(rows) else begin
