@@ -7,10 +7,25 @@ from __future__ import annotations
 
 import signal
 import sys
+from contextlib import suppress
+from typing import Final
 
-TERMINATED = 128 + signal.SIGTERM
+import psutil
+
+TERMINATED: Final = 128 + signal.SIGTERM
+_WAIT_S: Final = 30
 
 
 def end_with_children() -> None:
-    """Let SIGTERM raise SystemExit, so that ``with`` and ``finally`` end the child processes."""
-    signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(TERMINATED))
+    """Let SIGTERM end the child processes, and raise SystemExit for ``with`` and ``finally``."""
+    signal.signal(signal.SIGTERM, _end)
+
+
+def _end(*_signal: object) -> None:
+    # SystemExit alone would miss a child that subprocess.Popen is just starting.
+    children = psutil.Process().children()
+    for child in children:
+        with suppress(psutil.NoSuchProcess):
+            child.terminate()
+    psutil.wait_procs(children, timeout=_WAIT_S)
+    sys.exit(TERMINATED)

@@ -31,8 +31,8 @@ from kohort.spark.source.planning import Piece
 from kohort.storage.record_batch import HEADER_SIZE, parse_header
 from kohort.storage.records import Record, build_batch
 
-_DECODE_BYTES: Final = 8 << 20
-"""Most bytes of records that are decoded at once, unless a single batch is larger."""
+_DECODE_BYTES: Final = 4 << 20
+"""Most bytes of records that are decoded at once, unless a single batch is larger (ADR 0113)."""
 
 _BYTES_TOGETHER: Final = 4 << 20
 _PIECES_TOGETHER: Final = 250
