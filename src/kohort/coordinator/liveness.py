@@ -68,15 +68,10 @@ class HeartbeatHandle:
 
 def heartbeat_handle(registry: Registry, event: Heartbeat) -> HeartbeatHandle | None:
     """The member that sent this heartbeat, for its next one; None if ``heartbeat`` must decide."""
-    group = registry.groups.get(event.group_id)
-    member = None if group is None else group.members.get(event.member_id)
-    if (
-        group is None
-        or member is None
-        or event.group_instance_id is not None
-        or event.generation_id != group.generation_id
-    ):
+    found = registry.present_member(event)
+    if found is None:
         return None
+    group, member = found
     deadline = registry.deadlines.of(member.session_timer)
     return None if deadline is None else HeartbeatHandle(group, member, deadline)
 

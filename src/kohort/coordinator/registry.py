@@ -13,7 +13,9 @@ from kohort.coordinator.interface import (
     Answer,
     Append,
     Effect,
+    Heartbeat,
     Observe,
+    OffsetCommit,
     Respond,
 )
 from kohort.coordinator.member import Member
@@ -192,6 +194,19 @@ class Registry:
         """Add a new group."""
         self.groups[group.group_id] = group
         self.observe(GroupCreated(group_id=group.group_id, simple=simple))
+
+    def present_member(self, event: Heartbeat | OffsetCommit) -> tuple[Group, Member] | None:
+        """The dynamic member of the present generation that sent a request, with its group."""
+        group = self.groups.get(event.group_id)
+        member = None if group is None else group.members.get(event.member_id)
+        if (
+            group is None
+            or member is None
+            or event.group_instance_id is not None
+            or event.generation_id != group.generation_id
+        ):
+            return None
+        return group, member
 
     def remove(self, group: Group, member_id: MemberId) -> Member:
         """Remove a member with its session; its parked tokens are in the result."""

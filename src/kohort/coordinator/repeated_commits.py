@@ -47,17 +47,10 @@ class CommitHandle:
 
 def commit_handle(registry: Registry, event: OffsetCommit) -> CommitHandle | None:
     """A handle for later commits with the values of ``event``; None if ``commit`` must decide."""
-    group = registry.groups.get(event.group_id)
-    member = None if group is None else group.members.get(event.member_id)
-    if (
-        group is None
-        or member is None
-        or event.group_instance_id is not None
-        or event.generation_id != group.generation_id
-        or event.retention_ms is not None
-    ):
+    found = registry.present_member(event)
+    if found is None or event.retention_ms is not None:
         return None
-    handle = CommitHandle(group, member, event)
+    handle = CommitHandle(*found, event)
     longest = max([len(metadata) for _, _, metadata in handle.places], default=0)
     is_usual = 0 < len(dict(event.offsets)) == len(event.offsets)
     return handle if is_usual and longest <= registry.config.offset_metadata_max_bytes else None

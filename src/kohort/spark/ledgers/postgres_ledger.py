@@ -201,7 +201,7 @@ def _is_there(directory: Path, path: str) -> bool:
     if (directory / path).exists():
         return True
     for folder in reversed(Path(path).parents):
-        names_in(directory / folder)  # NFS asks the server again, and forgets what was not there
+        names_in(directory / folder)  # NFS asks the server again, which may have the file now
     return (directory / path).exists()
 
 
