@@ -18,6 +18,8 @@ from kohort.storage.records import Record, assemble, build_batch, raw_records_of
 
 pytest.importorskip("pyarrow", reason="pip install 'kohort[arrow]'")
 
+import pyarrow as pa
+
 from kohort.fetch import columns as decoding
 from kohort.fetch import numpy_decoder
 from kohort.fetch.columns import COLUMNS, WITH_HEADERS, to_arrow
@@ -140,6 +142,76 @@ def test_chosen_columns_come_in_their_order_with_the_same_values(decoder: str) -
     assert to_arrow(runs) == whole.select(COLUMNS)
 
 
+def in_one_memory(runs: Sequence[Run], gap: int) -> list[Run]:
+    """The same runs, the sections of all of them one after the other in one memory."""
+    data = b"".join(bytes(gap) + bytes(each.records) for run in runs for each in run.sections)
+    memory, at, found = memoryview(bytearray(data)), 0, []
+    for run in runs:
+        placed = []
+        for header, records in run.sections:
+            at += gap + len(records)
+            placed.append(Section(header, memory[at - len(records) : at]))
+        found.append(run._replace(sections=placed))
+    return found
+
+
+@pytest.mark.parametrize("decoder", DECODERS)
+@given(logs(), logs(), st.data())
+def test_columns_in_place_equal_the_usual_ones(
+    decoder: str, batches: list[bytes], others: list[bytes], data: st.DataObject
+) -> None:
+    begin = data.draw(st.integers(0, 2**41), label="begin")
+    runs = [
+        Run(PLACE, sections(batches), begin, 2**62),
+        Run(OTHER, sections(others), 0, 2**62),
+    ]
+    placed = in_one_memory(runs, data.draw(st.sampled_from([0, 1, 61]), label="gap"))
+    headers = data.draw(st.booleans(), label="headers")
+    usual = decoded(decoder, runs, headers=headers)
+    assert decoded(decoder, placed, headers=headers, in_place=True) == usual
+
+
+def test_values_in_place_are_in_the_memory_of_their_batches() -> None:
+    use("numba")
+    values = [b"%d" % n * 50 for n in range(200)]
+    runs = [Run(PLACE, sections([build_batch([Record(b"k", each) for each in values])]), 0, 2**62)]
+    found = in_one_memory(runs, 10)
+    whole = found[0].sections[0].records
+    assert isinstance(whole, memoryview)
+    assert to_arrow(found)["value"].to_pylist() == values
+    before = bytes(whole)
+    assert to_arrow(runs, in_place=True)["value"].to_pylist() == values  # they are read-only
+    assert whole == before
+    column = to_arrow(found, in_place=True)["value"]
+    assert column.to_pylist() == values
+    assert column.buffers()[2].address == pa.py_buffer(whole).address
+    assert whole[: len(b"".join(values))] == b"".join(values)
+
+
+@pytest.mark.parametrize("order", [[1, 0, 2], [2, 1, 0]])
+def test_batches_of_other_memory_or_another_order_are_not_decoded_in_place(
+    order: list[int],
+) -> None:
+    use("numba")
+    batches = [
+        build_batch([Record(b"k", b"%d" % n * 90)] * 20, base_offset=20 * n) for n in range(3)
+    ]
+    placed = in_one_memory([Run(PLACE, sections(batches), 0, 2**62)], 0)[0].sections
+    shuffled = dict(zip(order, placed, strict=True))
+    runs = [
+        Run(PLACE, [Section(each.header, shuffled[n].records)], 0, 2**62)
+        for n, each in enumerate(placed)
+    ]
+    for run, each in zip(runs, sections(batches), strict=True):
+        memory = run.sections[0].records
+        assert isinstance(memory, memoryview)
+        memory[:] = each.records
+    in_memory_of_its_own = in_one_memory([runs[1]], 0)[0]
+    for mixed in (runs, [runs[0], in_memory_of_its_own, runs[2]]):
+        found = to_arrow(mixed, in_place=True)
+        assert found["value"].to_pylist() == [b"%d" % n * 90 for n in range(3) for _ in range(20)]
+
+
 @st.composite
 def damaged_logs(draw: st.DrawFn) -> list[Section]:
     """Batches with a few bytes of the records, or the numbers of the header, replaced."""
@@ -166,10 +238,10 @@ def damaged_logs(draw: st.DrawFn) -> list[Section]:
     return found
 
 
-def decoded(decoder: str, runs: Sequence[Run], *, headers: bool) -> Any:
+def decoded(decoder: str, runs: Sequence[Run], *, headers: bool, in_place: bool = False) -> Any:
     use(decoder)
     try:
-        batch = to_arrow(runs, WITH_HEADERS if headers else COLUMNS)
+        batch = to_arrow(runs, WITH_HEADERS if headers else COLUMNS, in_place=in_place)
     except Damaged as error:
         return error.partition, error.offset
     batch.validate(full=True)
@@ -184,6 +256,8 @@ def test_both_decoders_judge_damaged_records_alike(
     by_numpy = decoded("numpy", runs, headers=headers)
     by_numba = decoded("numba", runs, headers=headers)
     assert by_numpy == by_numba
+    placed = in_one_memory(runs, 0)
+    assert decoded("numba", placed, headers=headers, in_place=True) == by_numba
     if not isinstance(by_numpy, tuple):
         # Decoded batches have at most the announced records, all within the received bytes.
         size = sum(len(section.records) for section in damaged)

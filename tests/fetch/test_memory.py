@@ -17,7 +17,7 @@ pytest.importorskip("pyarrow", reason="pip install 'kohort[arrow]'")
 import pyarrow as pa
 
 from kohort.fetch import columns
-from kohort.fetch.memory import array, pooled
+from kohort.fetch.memory import Arena, array, owner, pooled
 from kohort.fetch.rows import Run
 from kohort.fetch.sections import open_batch
 
@@ -48,6 +48,30 @@ def test_memory_of_the_pool_can_be_written_and_goes_back(pool: pa.MemoryPool) ->
     assert pool.bytes_allocated() >= (1 << 20) + 48
     del room, numbers
     assert pool.bytes_allocated() == 0
+
+
+def test_neighbours_in_an_arena_have_one_owner() -> None:
+    arena = Arena(1_000)
+    parts = [arena(size) for size in (400, 600, 1, 5_000, 10)]
+    for n, part in enumerate(parts):
+        part[:] = bytes([n]) * len(part)
+    assert [(len(part), set(part)) for part in parts] == [
+        (400, {0}),
+        (600, {1}),
+        (1, {2}),
+        (5_000, {3}),
+        (10, {4}),
+    ]
+    owners = [owner(part) for part in parts]
+    assert owners[0] is owners[1]
+    assert len({id(each) for each in owners}) == 4
+
+
+def test_memory_that_cannot_be_written_has_no_owner() -> None:
+    assert owner(b"bytes") is None
+    assert owner(memoryview(b"bytes")) is None
+    room = bytearray(3)
+    assert owner(memoryview(room)[1:].toreadonly()) is room
 
 
 @pytest.mark.parametrize("kind", [CompressionType.LZ4, CompressionType.ZSTD])

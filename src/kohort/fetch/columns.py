@@ -46,8 +46,8 @@ _INT64_MAX: Final = 2**63 - 1
 _MOST_REPEATED: Final = 8 << 20
 """Most bytes of a column with one text that is kept for later batches."""
 
-Decoder = Callable[[Sequence[Run], bool], Rows]
-"""Reads the records of runs; the second argument: with their headers."""
+Decoder = Callable[[Sequence[Run], bool, bool], Rows]
+"""Reads the records of runs; the other arguments: with their headers, and in place."""
 
 
 class _Chosen:
@@ -80,28 +80,31 @@ def arrow_schema(columns: Sequence[str] = COLUMNS) -> pa.Schema:
     return pa.schema([(name, _TYPES[name]) for name in columns])
 
 
-def to_arrow(runs: Sequence[Run], columns: Sequence[str] = COLUMNS) -> pa.RecordBatch:
+def to_arrow(
+    runs: Sequence[Run], columns: Sequence[str] = COLUMNS, *, in_place: bool = False
+) -> pa.RecordBatch:
     """The records of the runs with ``begin <= offset < end``, run by run, in order of offsets.
 
     Args:
         runs: at least one.
         columns: the wanted ones of ``WITH_HEADERS``, at least one.
+        in_place: the values may be written over the sections, which have no meaning afterwards.
 
     Raises:
         Damaged: a batch does not hold the records that its header announces.
     """
-    return to_arrow_counted(runs, columns)[0]
+    return to_arrow_counted(runs, columns, in_place=in_place)[0]
 
 
 def to_arrow_counted(
-    runs: Sequence[Run], columns: Sequence[str] = COLUMNS
+    runs: Sequence[Run], columns: Sequence[str] = COLUMNS, *, in_place: bool = False
 ) -> tuple[pa.RecordBatch, list[int]]:
     """As `to_arrow`, and the number of rows of each run."""
     headers = HEADERS in columns
     for run in runs:
         _check_headers(run)
     try:
-        rows = _Chosen.decode(runs, headers)
+        rows = _Chosen.decode(runs, headers, in_place)
         arrays = [_MAKERS[name](runs, rows) for name in columns]
     except Malformed as error:
         raise _located(runs, headers, error) from error
@@ -181,13 +184,15 @@ _MAKERS: Final[Mapping[str, Callable[[Sequence[Run], Rows], pa.Array]]] = {
 
 def _located(runs: Sequence[Run], headers: bool, error: Malformed) -> Damaged:
     """The error with the place of the first batch that does not decode."""
-    for run in runs:
-        for section in run.sections:
-            alone = run._replace(sections=[section])
-            try:
-                rows = _Chosen.decode([alone], headers)
-                if headers:
-                    _with_text(rows.headers)
-            except Malformed as found:
-                return Damaged(run.partition, section.header.base_offset, str(found))
+    places = [(run, section) for run in runs for section in run.sections]
+    if error.section is not None:
+        run, section = places[error.section]
+        return Damaged(run.partition, section.header.base_offset, str(error))
+    for run, section in places:
+        try:
+            rows = _Chosen.decode([run._replace(sections=[section])], headers, False)
+            if headers:
+                _with_text(rows.headers)
+        except Malformed as found:
+            return Damaged(run.partition, section.header.base_offset, str(found))
     raise AssertionError(f"batches that decode one by one, and not together: {error}")

@@ -7,73 +7,77 @@ of a table.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from kohort.fetch import kernel
-from kohort.fetch.memory import array
-from kohort.fetch.rows import RAW_HEADERS, Array, Rows, Run, check, headers_of, packed
-from kohort.storage.record_batch import LOG_APPEND_TIME_BIT, BatchHeader
+from kohort.fetch.memory import array, owner
+from kohort.fetch.rows import RAW_HEADERS, Array, Malformed, Rows, Run, check, headers_of, packed
+from kohort.fetch.sections import Section
 
 _INT32_MAX: Final = 2**31 - 1
-_FIELDS: Final = BatchHeader._fields
-_BASE_OFFSET: Final = _FIELDS.index("base_offset")
-_ATTRIBUTES: Final = _FIELDS.index("attributes")
-_SPAN: Final = _FIELDS.index("last_offset_delta")
-_BASE_TIME: Final = _FIELDS.index("base_timestamp")
-_MAX_TIME: Final = _FIELDS.index("max_timestamp")
-_COUNT: Final = _FIELDS.index("record_count")
 _SPARE: Final = 2
 """A column is copied to memory of its size if it fills less than this part of its room."""
 
 
-def decode(runs: Sequence[Run], headers: bool) -> Rows:
+def decode(runs: Sequence[Run], headers: bool, in_place: bool) -> Rows:
     """The records of the runs that are in their ranges.
 
     Raises:
         Malformed: a section does not hold the records of its header.
     """
     sections = [section for run in runs for section in run.sections]
-    heads = np.array([header for header, _ in sections], np.int64).reshape(-1, len(_FIELDS))
-    stamped = heads[:, _ATTRIBUTES] & LOG_APPEND_TIME_BIT != 0
     memory = [pa.py_buffer(records) for _, records in sections]
-    told = _told(runs, heads, stamped, memory)
-    into = _room_for(int(told[:, kernel.RECORDS].sum()), int(told[:, kernel.SIZE].sum()))
-    ends = np.zeros(1 + len(sections), np.int64)
-    row = kernel.scan(told, ends[1:], *into)
-    check(row >= 0, kernel.PROBLEMS.get(row, ""))
-    last = np.cumsum([0, *(len(run.sections) for run in runs)])
+    # Headers are read from the sections after all values have moved.
+    values = _values_in_place(sections, memory) if in_place and not headers else None
+    into = _room_for(
+        sum(header.record_count for header, _ in sections),
+        sum(buffer.size for buffer in memory),
+        values,
+    )
+    told = _told(runs, memory)
+    behind = np.full(len(sections), -1)
+    row = kernel.scan(told, behind, *into)
+    if row < 0:
+        raise Malformed(kernel.PROBLEMS[row], section=int(np.count_nonzero(behind >= 0)))
+    ends = [0, *behind.tolist()]
+    last = [ends[at] for at in accumulate((len(run.sections) for run in runs), initial=0)]
     return Rows(
-        np.diff(ends[last]).tolist(),
+        [end - begin for begin, end in pairwise(last)],
         into.numbers[kernel.OFFSET, :row],
         into.numbers[kernel.TIME, :row],
-        np.repeat(stamped.astype(np.int32), np.diff(ends)),
+        np.repeat(told[:, kernel.STAMPED].astype(np.int32), np.diff(ends)),
         _filled(into, kernel.KEY, row),
         _filled(into, kernel.VALUE, row),
-        _headers(memory, ends.tolist(), into.headers, row) if headers else None,
+        _headers(memory, ends, into.headers, row) if headers else None,
     )
 
 
-def _told(runs: Sequence[Run], heads: Array, stamped: Array, memory: Sequence[pa.Buffer]) -> Array:
+def _told(runs: Sequence[Run], memory: Sequence[pa.Buffer]) -> Array:
     """The numbers of each section for ``kernel.scan``."""
-    told = np.empty((len(heads), kernel.BEHIND + 1), np.int64)
-    told[:, kernel.ADDRESS] = [buffer.address for buffer in memory]
-    told[:, kernel.SIZE] = [buffer.size for buffer in memory]
-    told[:, kernel.RECORDS] = heads[:, _COUNT]
-    told[:, kernel.BASE_OFFSET] = heads[:, _BASE_OFFSET]
-    told[:, kernel.SPAN] = heads[:, _SPAN]
-    told[:, kernel.BASE_TIME] = np.where(stamped, heads[:, _MAX_TIME], heads[:, _BASE_TIME])
-    told[:, kernel.MOVES] = ~stamped
-    each = [len(run.sections) for run in runs]
-    told[:, kernel.FIRST] = np.repeat([run.begin for run in runs], each)
-    told[:, kernel.BEHIND] = np.repeat([run.end for run in runs], each)
-    return told
+    buffers = iter(memory)
+    told = [
+        (
+            buffer.address,
+            buffer.size,
+            header.record_count,
+            header.base_offset,
+            header.last_offset_delta,
+            header.max_timestamp if header.is_log_append_time else header.base_timestamp,
+            header.is_log_append_time,
+            run.begin,
+            run.end,
+        )
+        for run in runs
+        for (header, _), buffer in zip(run.sections, buffers, strict=False)
+    ]
+    return np.array(told, np.int64).reshape(-1, kernel.BEHIND + 1)
 
 
-def _room_for(rows: int, size: int) -> kernel.Columns:
+def _room_for(rows: int, size: int, values: Array | None = None) -> kernel.Columns:
     """Memory for this many rows with at most this many bytes; the rest of it is never touched."""
     edges = array((2, rows + 1), np.int32)
     edges[:, 0] = 0
@@ -84,8 +88,23 @@ def _room_for(rows: int, size: int) -> kernel.Columns:
         edges,
         array((2, rows), np.uint8),
         array(size, np.uint8),
-        array(size, np.uint8),
+        array(size, np.uint8) if values is None else values,
     )
+
+
+def _values_in_place(sections: Sequence[Section], memory: Sequence[pa.Buffer]) -> Array | None:
+    """The memory of the sections, if it is one memory with the sections in their order.
+
+    Each value moves to a lower address: to the place of bytes that were read before.
+    """
+    whole = owner(sections[0].records) if sections else None
+    if whole is None or any(owner(records) is not whole for _, records in sections):
+        return None
+    if any(before.address + before.size > after.address for before, after in pairwise(memory)):
+        return None
+    start = pa.py_buffer(whole).address
+    room = np.frombuffer(whole, np.uint8)
+    return room[memory[0].address - start : memory[-1].address + memory[-1].size - start]
 
 
 def _filled(columns: kernel.Columns, field: int, count: int) -> pa.Array:

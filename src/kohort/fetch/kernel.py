@@ -35,7 +35,7 @@ PROBLEMS: Final = {
 }
 
 
-ADDRESS, SIZE, RECORDS, BASE_OFFSET, SPAN, BASE_TIME, MOVES, FIRST, BEHIND = range(9)
+ADDRESS, SIZE, RECORDS, BASE_OFFSET, SPAN, BASE_TIME, STAMPED, FIRST, BEHIND = range(9)
 """The numbers of a section, see `scan`."""
 OFFSET, TIME = range(2)
 COUNT, BEGIN, END = range(3)
@@ -117,13 +117,16 @@ def _pointer(_typing: Any, address: Any) -> Any:
 
 @intrinsic
 def _copy(_typing: Any, to: Any, to_at: Any, source: Any, source_at: Any, count: Any) -> Any:
-    """Copy bytes between arrays, which numba's own loops do at a tenth of the speed."""
+    """Copy bytes between arrays, which numba's own loops do at a tenth of the speed.
+
+    The arrays may be the same memory.
+    """
 
     def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         into = context.make_array(signature.args[0])(context, builder, args[0])
         out_of = context.make_array(signature.args[2])(context, builder, args[2])
         target = builder.gep(into.data, [args[1]])
-        cgutils.raw_memcpy(builder, target, builder.gep(out_of.data, [args[3]]), args[4], 1)
+        cgutils.raw_memmove(builder, target, builder.gep(out_of.data, [args[3]]), args[4], 1)
         return context.get_dummy_value()
 
     return types.void(to, types.int64, source, types.int64, types.int64), emit
@@ -144,7 +147,7 @@ def _scan_one(
     base_offset: int,
     span: int,
     base_time: int,
-    moves: int,
+    stamped: int,
     begin: int,
     end: int,
     row: int,
@@ -176,7 +179,7 @@ def _scan_one(
         if begin <= offset < end:
             n = np.uintp(row)  # an unsigned index is not looked at for counting from the end
             numbers[OFFSET, n] = offset
-            numbers[TIME, n] = (base_time + since * moves) * 1_000
+            numbers[TIME, n] = (base_time + (np.int64(0) if stamped else since)) * 1_000
             length, at = _length(data, at, behind)
             if at < 0 or length > len(keys) - key_end:
                 return -5 if at < 0 else -9
@@ -221,7 +224,7 @@ def scan(
 
     A row of ``sections`` describes a section. ``ADDRESS`` and ``SIZE`` say where its bytes are in
     memory. ``RECORDS`` is the number of records; the columns have as many free rows. Offsets exceed
-    ``BASE_OFFSET`` by up to ``SPAN``. If ``MOVES`` is 0, all records have ``BASE_TIME``. Records
+    ``BASE_OFFSET`` by up to ``SPAN``. If ``STAMPED`` is 1, all records have ``BASE_TIME``. Records
     with ``FIRST <= offset < BEHIND`` are wanted. ``behind[n]`` gets the next free row after section
     ``n``. Returns the next free row, or a problem.
     """
@@ -233,7 +236,7 @@ def scan(
             sections[n, BASE_OFFSET],
             sections[n, SPAN],
             sections[n, BASE_TIME],
-            sections[n, MOVES],
+            sections[n, STAMPED],
             sections[n, FIRST],
             sections[n, BEHIND],
             row,

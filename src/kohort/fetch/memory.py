@@ -25,3 +25,30 @@ def array(shape: int | tuple[int, ...], kind: type[np.generic]) -> Any:
     sizes = (shape,) if isinstance(shape, int) else shape
     room = pa.allocate_buffer(prod(sizes) * np.dtype(kind).itemsize)
     return np.ndarray(sizes, kind, room)
+
+
+def owner(data: bytes | memoryview) -> Any:
+    """The object that has the data in its memory; None if that memory cannot be written to."""
+    found = data.obj if isinstance(data, memoryview) else data
+    return None if memoryview(found).readonly else found
+
+
+class Arena:
+    """Makes memory for decompressed records: neighbours are parts of one memory of the pool.
+
+    So the records of several batches can be decoded in place (`columns.to_arrow`).
+
+    Args:
+        size: bytes of that memory; a larger part gets a memory of its own.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._room = memoryview(b"")
+
+    def __call__(self, size: int) -> memoryview:
+        """So many bytes."""
+        if size > len(self._room):
+            self._room = pooled(max(size, self._size))
+        found, self._room = self._room[:size], self._room[size:]
+        return found

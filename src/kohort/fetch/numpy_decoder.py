@@ -39,7 +39,7 @@ _PADDING: Final = bytes(64)
 _UINT64_MAX: Final = 2**64 - 1
 
 
-def decode(runs: Sequence[Run], headers: bool) -> Rows:
+def decode(runs: Sequence[Run], headers: bool, in_place: bool) -> Rows:
     """The records of the runs that are in their ranges.
 
     Raises:

@@ -23,7 +23,15 @@ Array = Any
 
 
 class Malformed(KohortError):
-    """The bytes of a batch are not records, although its checksum is right."""
+    """The bytes of a batch are not records, although its checksum is right.
+
+    Attributes:
+        section: the number of the batch in all runs, from 0; None if it is not known.
+    """
+
+    def __init__(self, why: str, section: int | None = None) -> None:
+        self.section = section
+        super().__init__(why)
 
 
 class Run(NamedTuple):

@@ -12,16 +12,15 @@ clients write it, LZ4 frames with independent blocks, zstd (KIP-110, RFC 8878).
 from __future__ import annotations
 
 import struct
-import threading
 import zlib
 from enum import IntEnum
 from typing import Final
 
 import cramjam
-import zstandard
 
 from kohort.model.errors import ErrorCode
 from kohort.model.memory import Memory, plain_memory
+from kohort.storage import zstd
 from kohort.storage.errors import RefusedBatch
 
 MAX_DECOMPRESSED_BYTES: Final = 64 << 20
@@ -39,13 +38,6 @@ _LZ4_END: Final = bytes(4)
 _LZ4_SIZE: Final = struct.Struct("<I")
 _LZ4_STORED: Final = 1 << 31
 """This bit of a block's length: the block is not compressed. The other bits are the length."""
-_ZSTD_BLOCK_HEADER: Final = 3
-_ZSTD_REPEATED: Final = 1
-"""A block of one byte, which is repeated."""
-_ZSTD_HAS_CHECKSUM: Final = 4
-_ZSTD_CHECKSUM: Final = 4
-_SMALL: Final = 128 << 10
-"""The C library maps larger blocks of memory anew each time, and the system clears each page."""
 
 
 class CompressionType(IntEnum):
@@ -57,15 +49,6 @@ class CompressionType(IntEnum):
     LZ4 = 3
     ZSTD = 4
 
-
-class _SmallZstd(threading.local):
-    """A decompressor for each thread: to make one takes as long as to decompress a small batch."""
-
-    def __init__(self) -> None:
-        self.decompress = zstandard.ZstdDecompressor().decompress
-
-
-_small_zstd = _SmallZstd()
 
 _growth: dict[object, float] = {}
 """By how much a section grew when the last one of its type was decompressed, and an eighth more.
@@ -120,8 +103,7 @@ def decompress(
                 plain = _plain_lz4(data, limit, memory)
                 return _growing(cramjam.lz4, data, limit, memory) if plain is None else plain
             case CompressionType.ZSTD:
-                small = _plain_zstd(data, limit)
-                return _growing(cramjam.zstd, data, limit, memory) if small is None else small
+                return _growing(zstd, data, limit, memory)
             case _:
                 raise RefusedBatch(
                     f"compression type {kind}; known are 0 to {max(CompressionType)}",
@@ -232,32 +214,6 @@ def _plain_lz4(
         except cramjam.DecompressionError:
             return None  # the reader of frames tells what is wrong
     return out[:end].toreadonly()
-
-
-def _plain_zstd(data: bytes | memoryview, limit: int) -> bytes | None:
-    """The records in a single zstd frame that is small; None for any other data.
-
-    For such a frame cramjam takes two to three times as long (ADR 0118).
-    """
-    size = _expected(cramjam.zstd, data, limit)
-    try:
-        if size > _SMALL or zstandard.frame_content_size(data) > size or not _is_one_frame(data):
-            return None
-        found = _small_zstd.decompress(data, max_output_size=size)
-    except zstandard.ZstdError:
-        return None  # damaged, or larger than expected
-    _grew(cramjam.zstd, data, len(found))
-    return found
-
-
-def _is_one_frame(data: bytes | memoryview) -> bool:
-    """Whether a zstd frame ends where its section ends; zstandard does not say so (RFC 8878)."""
-    at, last = zstandard.frame_header_size(data), 0
-    while not last and at < len(data):
-        block = int.from_bytes(data[at : at + _ZSTD_BLOCK_HEADER], "little")
-        last, kind, size = block & 1, block >> 1 & 3, block >> 3
-        at += _ZSTD_BLOCK_HEADER + (1 if kind == _ZSTD_REPEATED else size)
-    return at + (_ZSTD_CHECKSUM if data[4] & _ZSTD_HAS_CHECKSUM else 0) == len(data)
 
 
 def _expected(module: object, data: bytes | memoryview, limit: int) -> int:

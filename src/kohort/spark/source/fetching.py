@@ -24,6 +24,7 @@ from kohort.fetch.sections import Section, open_batches
 from kohort.member.requests import RequestId
 from kohort.model.errors import ErrorCode
 from kohort.model.ids import TopicPartition
+from kohort.model.memory import Memory
 from kohort.model.positions import EARLIEST
 from kohort.wire.messages.k01_fetch import FetchRequest
 
@@ -63,12 +64,14 @@ class BatchFetcher:
 
     Args:
         settings: bootstrap servers and everything about fetching.
+        memory: makes the memory of decompressed records.
     """
 
-    def __init__(self, settings: ClientSettings) -> None:
+    def __init__(self, settings: ClientSettings, memory: Memory = pooled) -> None:
         self._settings = settings
         self._options = settings.fetching
         self._cluster = ClusterClient(settings, pooled)
+        self._memory = memory
         self._known: set[TopicPartition] = set()
         """The partitions that exist and have leaders, as far as the cluster told."""
         self._replicas: dict[TopicPartition, Node] = {}
@@ -206,7 +209,7 @@ class BatchFetcher:
             (len(batch) for _, batch in answer.batches), default=0
         )
         sections = open_batches(
-            partition, answer.batches, check=self._options.check_crcs, memory=pooled
+            partition, answer.batches, check=self._options.check_crcs, memory=self._memory
         )
         return Fetched(sections=sections, next_offset=answer.next_offset)
 

@@ -20,6 +20,7 @@ import pyarrow as pa
 from kohort.client.config import ClientSettings
 from kohort.client.errors import ClientError
 from kohort.fetch.columns import COLUMNS, load, to_arrow
+from kohort.fetch.memory import Arena, owner
 from kohort.fetch.requests import Remedy
 from kohort.fetch.rows import Run
 from kohort.fetch.sections import Section
@@ -67,7 +68,7 @@ def read_pieces(
     """
     reading = _Reading(settings, pieces, fail_on_data_loss, patience_s)
     for runs in reading:
-        yield to_arrow(runs, columns)
+        yield to_arrow(runs, columns, in_place=True)
 
 
 def warm_up(settings: ClientSettings) -> None:
@@ -182,13 +183,15 @@ class _Reading:
 def _portions(taken: Iterable[tuple[Piece, Iterable[Section]]]) -> Iterator[list[Run]]:
     """The batches of pieces in lists that are decoded at once; no list is empty."""
     portion: list[Run] = []
-    size = 0
+    size, before = 0, None
     for piece, sections in taken:
         mine: list[Section] = []
         for section in sections:
-            if size and size + len(section.records) > _DECODE_BYTES:
+            memory = owner(section.records)
+            if size and (size + len(section.records) > _DECODE_BYTES or memory is not before):
                 yield portion
                 portion, mine, size = [], [], 0
+            before = memory
             if not mine:
                 portion.append(Run(piece.partition, mine, piece.begin, piece.end))
             mine.append(section)
@@ -208,7 +211,7 @@ def _worker_fetcher(settings: ClientSettings) -> BatchFetcher:
         if _kept[1] == settings:
             return _kept[2]
         _kept[2].close()
-    fetcher = BatchFetcher(settings)
+    fetcher = BatchFetcher(settings, Arena(_DECODE_BYTES))
     _kept = (os.getpid(), settings, fetcher)
     # Spark's workers collect garbage after every task. With numpy and pyarrow loaded that took nine
     # tenths of the time of a small task. Loaded modules stay, so the collector may skip them.
