@@ -175,6 +175,10 @@ def test_values_in_place_are_in_the_memory_of_their_batches() -> None:
     use("numba")
     values = [b"%d" % n * 50 for n in range(200)]
     runs = [Run(PLACE, sections([build_batch([Record(b"k", each) for each in values])]), 0, 2**62)]
+    fixed = pa.py_buffer(bytes(runs[0].sections[0].records))  # it refuses to be written to
+    section = runs[0].sections[0]._replace(records=memoryview(fixed))
+    found = to_arrow([runs[0]._replace(sections=[section])], in_place=True)
+    assert found["value"].to_pylist() == values
     found = in_one_memory(runs, 10)
     whole = found[0].sections[0].records
     assert isinstance(whole, memoryview)

@@ -67,7 +67,7 @@ def test_neighbours_in_an_arena_have_one_owner() -> None:
     assert len({id(each) for each in owners}) == 4
 
 
-def test_memory_that_cannot_be_written_has_no_owner() -> None:
+def test_bytes_have_no_owner() -> None:
     assert owner(b"bytes") is None
     assert owner(memoryview(b"bytes")) is None
     room = bytearray(3)

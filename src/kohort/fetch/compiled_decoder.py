@@ -104,7 +104,8 @@ def _values_in_place(sections: Sequence[Section], memory: Sequence[pa.Buffer]) -
         return None
     start = pa.py_buffer(whole).address
     room = np.frombuffer(whole, np.uint8)
-    return room[memory[0].address - start : memory[-1].address + memory[-1].size - start]
+    room = room[memory[0].address - start : memory[-1].address + memory[-1].size - start]
+    return room if room.flags.writeable else None
 
 
 def _filled(columns: kernel.Columns, field: int, count: int) -> pa.Array:

@@ -28,9 +28,9 @@ def array(shape: int | tuple[int, ...], kind: type[np.generic]) -> Any:
 
 
 def owner(data: bytes | memoryview) -> Any:
-    """The object that has the data in its memory; None if that memory cannot be written to."""
+    """The object that has the data in its memory; None for bytes, which nobody may change."""
     found = data.obj if isinstance(data, memoryview) else data
-    return None if memoryview(found).readonly else found
+    return None if isinstance(found, bytes) else found
 
 
 class Arena:
