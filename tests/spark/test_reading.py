@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import pytest
 from tests.spark.conftest import Feed
 
-from kohort.fetch.columns import WITH_HEADERS
+from kohort.fetch.columns import WITH_HEADERS, load
 from kohort.model.ids import TopicPartition
 from kohort.spark.source import reading
 from kohort.spark.source.data_source import KohortStreamReader, PiecesPartition
@@ -60,6 +60,21 @@ def test_pieces_are_read_in_turn_and_up_to_their_ends(
     # The worker keeps its fetcher; a second task reads its own offsets.
     again = [piece(source, 1, 3, 9), piece(source, 2, 29_990, 30_000), piece(source, 0, 0, 2)]
     assert places(source, again) == expected(source, again)
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_kept_columns_stay_as_they_are_while_the_next_ones_are_read(
+    codec: str, feed: Callable[..., Feed]
+) -> None:
+    """Values are written over the batches that they came from, several batches in one memory."""
+    assert load()
+    source = feed(2)
+    source.put([(b"%d" % n, b"%06d" % n * 200) for n in range(8_000)], compression=codec)
+    pieces = [piece(source, 1, 3, 3_990), piece(source, 0, 0, 4_000)]
+    kept = list(read_pieces(source.settings, pieces, columns=["partition", "offset", "value"]))
+    assert len(kept) > 2
+    rows = [(r["partition"], r["offset"], r["value"]) for batch in kept for r in batch.to_pylist()]
+    assert rows == expected(source, pieces)
 
 
 def test_small_pieces_are_fetched_together(
