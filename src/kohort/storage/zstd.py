@@ -30,6 +30,8 @@ class _Decompressor:
     def __init__(self, library: Any) -> None:
         self._free = library.ZSTD_freeDCtx
         self.pointer = library.ZSTD_createDCtx()
+        if not self.pointer:
+            raise MemoryError("no memory for a decompressor of zstd")
 
     def __del__(self) -> None:
         self._free(self.pointer)
