@@ -210,8 +210,17 @@ def test_batches_of_other_memory_or_another_order_are_not_decoded_in_place(
         memory = run.sections[0].records
         assert isinstance(memory, memoryview)
         memory[:] = each.records
-    in_memory_of_its_own = in_one_memory([runs[1]], 0)[0]
-    for mixed in (runs, [runs[0], in_memory_of_its_own, runs[2]]):
+    memories = sorted(
+        (bytearray(len(each.records)) for each in placed),
+        key=lambda m: int(pa.py_buffer(m).address),
+    )
+    apart = [
+        run._replace(sections=[Section(each.header, memoryview(memory))])
+        for run, memory, each in zip(runs, memories, sections(batches), strict=True)
+    ]
+    for room, each in zip(memories, sections(batches), strict=True):
+        room[:] = each.records
+    for mixed in (runs, apart):
         found = to_arrow(mixed, in_place=True)
         assert found["value"].to_pylist() == [b"%d" % n * 90 for n in range(3) for _ in range(20)]
 
@@ -285,9 +294,11 @@ def test_the_error_names_the_first_batch_that_is_damaged(decoder: str) -> None:
     good, bad = sections([build_batch([Record(b"k", b"v")], base_offset=n) for n in (5, 6)])
     bad = bad._replace(records=b"\x10" + b"\xff" * (len(bad.records) - 1))
     runs = [Run(OTHER, [good], 0, 10), Run(PLACE, [good, bad], 0, 10)]
-    with pytest.raises(Damaged) as raised:
-        to_arrow(runs)
-    assert (raised.value.partition, raised.value.offset) == (PLACE, 6)
+    placed = in_one_memory(runs, 0)
+    for case, in_place in ((runs, False), (placed, False), (placed, True)):
+        with pytest.raises(Damaged) as raised:
+            to_arrow(case, in_place=in_place)
+        assert (raised.value.partition, raised.value.offset) == (PLACE, 6)
 
 
 @pytest.mark.parametrize("decoder", DECODERS)

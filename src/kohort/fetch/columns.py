@@ -47,7 +47,10 @@ _MOST_REPEATED: Final = 8 << 20
 """Most bytes of a column with one text that is kept for later batches."""
 
 Decoder = Callable[[Sequence[Run], bool, bool], Rows]
-"""Reads the records of runs; the other arguments: with their headers, and in place."""
+"""Reads the records of runs; the other arguments: with their headers, and in place.
+
+A decoder may copy the values all the same.
+"""
 
 
 class _Chosen:

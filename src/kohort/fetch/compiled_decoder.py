@@ -78,7 +78,10 @@ def _told(runs: Sequence[Run], memory: Sequence[pa.Buffer]) -> Array:
 
 
 def _room_for(rows: int, size: int, values: Array | None = None) -> kernel.Columns:
-    """Memory for this many rows with at most this many bytes; the rest of it is never touched."""
+    """Memory for this many rows with at most this many bytes; the rest of it is never touched.
+
+    ``values`` is the memory of the values, if there is such memory already.
+    """
     edges = array((2, rows + 1), np.int32)
     edges[:, 0] = 0
     size = min(size, _INT32_MAX)

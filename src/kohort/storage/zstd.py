@@ -1,4 +1,4 @@
-"""Decompresses zstd by the C library of the machine; by cramjam where there is none (ADR 0119).
+"""Decompresses zstd by the C library of the machine, or by cramjam if it is missing (ADR 0119).
 
 In: compressed data, memory for the records. Out: the number of written bytes. Must not know:
 batches, limits.
@@ -47,11 +47,11 @@ _of_thread = _OfThread()
 
 
 def decompress_into(data: bytes | memoryview, out: memoryview) -> int:
-    """Write the records of one frame or more into ``out``; how many bytes were written.
+    """Write the records of one frame or more into ``out``; returns the number of written bytes.
 
     Raises:
-        cramjam.DecompressionError: as ``cramjam.zstd.decompress_into``: the data is damaged, or
-            cannot be written to ``out`` as the "whole buffer".
+        cramjam.DecompressionError: the data is damaged, or ``out`` is too small. The text has the
+            words "whole buffer" then, as the text of ``cramjam.zstd.decompress_into``.
     """
     library = _library()
     if library is None or not data or not out:
@@ -72,7 +72,7 @@ def _place(data: bytes | memoryview) -> Any:
     """An argument for the address of data."""
     if isinstance(data, memoryview) and not data.readonly:
         return ctypes.byref(ctypes.c_char.from_buffer(data))
-    return bytes(data)  # of other memory, ctypes has no address
+    return bytes(data)  # ctypes gives no address of a view that is read-only
 
 
 def _name(library: Any, error: int) -> str:
