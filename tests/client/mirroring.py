@@ -6,6 +6,7 @@ import threading
 import time
 import uuid
 from collections import defaultdict
+from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Any
 
@@ -14,6 +15,8 @@ from tests.waiting import until
 
 from kohort.client.admin import Admin
 from kohort.client.mirror import Mirror
+from kohort.model.ids import TopicPartition
+from kohort.model.positions import Position
 
 PARTITIONS = 4
 Rows = dict[int, list[tuple[bytes | None, bytes | None, Any, int]]]
@@ -126,9 +129,13 @@ class Mirrored:
         members = self.source.describe_group(self.group).members
         return sorted(len(member.partitions or ()) for member in members)
 
+    def offsets(self) -> Mapping[TopicPartition, Position]:
+        """The committed offsets."""
+        return self.source.committed(self.group)
+
     def committed(self) -> int:
         """The sum of the committed offsets."""
-        return sum(at.offset for at in self.source.committed(self.group).values())
+        return sum(at.offset for at in self.offsets().values())
 
     def settled(self) -> None:
         """Wait until everything is committed."""
@@ -137,4 +144,8 @@ class Mirrored:
             assert not self.failures, self.failures
             return self.committed() == self.written * PARTITIONS
 
-        until(there, "everything is copied and committed")
+        def told() -> str:
+            at = {str(partition): at.offset for partition, at in self.offsets().items()}
+            return f"everything is copied and committed: {self.written} records each, now {at}"
+
+        until(there, told)

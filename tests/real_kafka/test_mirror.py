@@ -49,9 +49,10 @@ class Workers:
         return (self._folder / f"{name}.err").read_text()
 
     def kill_all(self) -> None:
-        for process in self.running.values():
+        for name, process in self.running.items():
             process.kill()
             process.wait(30)
+            sys.stdout.write(f"{name} said:\n{self.said(name)}\n")
 
 
 @pytest.mark.parametrize("count", [2, 4])

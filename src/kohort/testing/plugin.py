@@ -103,8 +103,9 @@ def kohort_fault_proxy() -> Iterator[Callable[..., FaultProxy]]:
 def real_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealKafka]:
     """A node of real Apache Kafka for the whole run; skips without the jars of Kafka.
 
-    The node has no initial rebalance delay and allows sessions from 1 s. The environment variable
-    ``KOHORT_REQUIRE_PEERS`` turns the skip into a failure.
+    The node has no initial rebalance delay and allows sessions from 1 s. It deletes no empty groups
+    on its own within a day: with Kafka's default it would do so every ten minutes, at any moment of
+    a test. The environment variable ``KOHORT_REQUIRE_PEERS`` turns the skip into a failure.
     """
     yield from kafka_for_session(tmp_path_factory)
 
@@ -119,7 +120,11 @@ def kafka_for_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Real
             pytest.fail(f"{absence()}, and KOHORT_REQUIRE_PEERS is set")
         pytest.skip(absence())
     directory = tmp_path_factory.mktemp("real-kafka")
-    settings = {"group.initial.rebalance.delay.ms": 0, "group.min.session.timeout.ms": 1_000}
+    settings = {
+        "group.initial.rebalance.delay.ms": 0,
+        "group.min.session.timeout.ms": 1_000,
+        "offsets.retention.check.interval.ms": 86_400_000,
+    }
     with RealKafka(directory, settings=settings, quick=True) as kafka:
         yield kafka
     shutil.rmtree(directory, ignore_errors=True)
