@@ -79,6 +79,21 @@ def test_a_fetch_asks_for_the_wanted_records_and_one_batch_more() -> None:
     fetcher.close()
 
 
+@pytest.mark.parametrize(("limit", "asked"), [(10.5, 10), (3, 3), (1, 1), (0.5, 0.5)])
+def test_a_fetch_that_is_cut_off_by_its_limit_ends_with_a_whole_batch(
+    limit: float, asked: float
+) -> None:
+    batch = build_batch([Record(None, b"v" * 1_000)] * 100)
+    settings = {"bootstrap.servers": "127.0.0.1:1"}
+    most = int(limit * len(batch))
+    fetcher = BatchFetcher(parse_client_settings(settings | {"max.partition.fetch.bytes": most}))
+    place = TopicPartition("t", 0)
+    found = [(parse_header(batch), memoryview(batch))]
+    fetcher._open(place, 0, Answer(found, 100, -1, len(batch), -1, (0, 100)))
+    assert fetcher._place(Wanted(place, 100, 100_000)).max_bytes == int(asked * len(batch))
+    fetcher.close()
+
+
 def test_a_fetch_of_a_partition_is_larger_than_that_of_other_clients_unless_it_is_set() -> None:
     given = {"bootstrap": "b:1", "group.id": "g", "subscribe": "t"}
     name = "kafka.max.partition.fetch.bytes"

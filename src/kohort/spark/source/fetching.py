@@ -136,10 +136,13 @@ class BatchFetcher:
 
     def _place(self, place: Wanted) -> Place:
         topic = place.partition.topic
+        batch = self._batch_bytes.get(topic, 0)
         # The last batch comes as a whole or not at all.
-        wanted = self.expected_bytes(topic, place.records) + self._batch_bytes.get(topic, 0)
-        most = min(self._options.partition_max_bytes, max(wanted, _LEAST_BYTES))
-        return Place(place.partition, place.offset, most)
+        wanted = max(self.expected_bytes(topic, place.records) + batch, _LEAST_BYTES)
+        most = self._options.partition_max_bytes
+        if 0 < batch <= most < wanted:
+            most -= most % batch  # a part of a batch is sent in vain
+        return Place(place.partition, place.offset, min(most, wanted))
 
     def _check(self, partitions: Iterable[TopicPartition]) -> None:
         """Check that partitions exist that this fetcher has not read yet."""
