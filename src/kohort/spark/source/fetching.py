@@ -141,7 +141,7 @@ class BatchFetcher:
         wanted = max(self.expected_bytes(topic, place.records) + batch, _LEAST_BYTES)
         most = self._options.partition_max_bytes
         if 0 < batch <= most < wanted:
-            most -= most % batch  # a part of a batch is sent in vain
+            most -= most % batch  # a part of a batch would be fetched twice
         return Place(place.partition, place.offset, min(most, wanted))
 
     def _check(self, partitions: Iterable[TopicPartition]) -> None:
