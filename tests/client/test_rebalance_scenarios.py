@@ -105,7 +105,7 @@ def test_139_a_poll_that_is_cancelled_at_any_time_of_a_join_prepares_and_complet
                 poll.cancel()
                 await asyncio.wait([poll])
                 cancelled += poll.cancelled()
-            assert cancelled, "expected a poll to be cancelled before the join was complete"
+            assert cancelled > 10
             assert consumer.status().generation == 1
             assert heard == [("assigned", [TP0, TP1])]
 
